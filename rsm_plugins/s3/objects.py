@@ -132,11 +132,13 @@ class Objects:
             options["StorageClass"] = self._storage_class
         return options
 
-    async def read(self, name: str) -> bytes:
-        """The whole object, proved by the CRC-32C it was written with; NotFound."""
+    async def read(self, name: str, version: str | None = None) -> bytes:
+        """The whole object, or one version of it, proved by the CRC-32C it was written with;
+        NotFound.
+        """
 
         async def request(client: Any) -> bytes:
-            answer = await client.get_object(**self.target(name), ChecksumMode="ENABLED")
+            answer = await client.get_object(**self.target(name, version), ChecksumMode="ENABLED")
             body = bytes(await _body(answer, int(answer["ContentLength"]), self.location(name)))
             _prove(body, answer.get("ChecksumCRC32C"))
             return body

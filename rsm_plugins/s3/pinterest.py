@@ -113,16 +113,14 @@ class PinterestSegments:
 
     async def _forget(self, locator: SegmentLocator) -> None:
         """Remove what a copy left that has made no log and makes none; else a deletion needs it."""
+        names = [object_name(locator, kind) for kind in data_objects_of(locator)]
         with suppress(RemoteStorageError):
-            upload_id = await self._reference(locator)
-            if upload_id is not None:  # a request that completes it may still be on the way
-                name = self.layout.view_of(locator, LOG)
-                await Upload(self.objects, name, upload_id).abort_now()
+            there = [one async for one in self.own_versions.listed(names_prefix(locator))]
+            end_uploads = await self._uploads_in(locator, there)
+            await end_uploads()  # a request that completes one may still be on the way
             if [one async for one in self._of_attempt(locator, (LOG,))]:
                 return
-            names = [object_name(locator, kind) for kind in data_objects_of(locator)]
-            there = self.own_versions.listed(names_prefix(locator))
-            await self.own_versions.remove([one async for one in there if one.name in names])
+            await self.own_versions.remove([one for one in there if one.name in names])
 
     def _check_id(self, name: str, version_id: str) -> None:
         if version_id in _NO_VERSION:
@@ -217,10 +215,9 @@ class PinterestSegments:
         own = [one async for one in self.own_versions.listed(names_prefix(locator))]
         if not own and not own_metadata(locator):  # what is written first and removed last
             return
-        # After the listing: no upload goes on whose reference is removed below.
-        ended = await self._abort_of(locator)
+        end_uploads = await self._uploads_in(locator, own)
         await self.own_versions.remove([one for one in own if one.name == manifest_name])
-        await ended()
+        await end_uploads()
         # The indexes before the views: who publishes views looks for the indexes afterwards.
         left = [one for one in own if one.name not in (manifest_name, reference_name)]
         await self.own_versions.remove(left)
@@ -247,26 +244,41 @@ class PinterestSegments:
             and parsed.suffix == LOG
         )
 
-    async def _abort_of(self, locator: SegmentLocator) -> Callable[[], Awaitable[object]]:
-        """What aborts the upload of an attempt, so that it cannot be completed afterwards. Where it
-        is not known which it is, all uploads of the key end: other attempts begin again.
+    async def _uploads_in(
+        self, locator: SegmentLocator, own: Sequence[Version]
+    ) -> Callable[[], Awaitable[None]]:
+        """What aborts each upload that these versions of an attempt's objects record, so that none
+        of them is completed when they are removed. Where it is not known which it is, all uploads
+        of the key end: other attempts begin again.
         """
         name = self.layout.view_of(locator, LOG)
-        try:
-            upload_id = await self._reference(locator)
-        except Corrupt:
-            return lambda: self.uploads.abort_all(name, lambda found, _began, _now: found == name)
-        if upload_id is None:
-            return _nothing
-        return Upload(self.objects, name, upload_id).abort_now
+        reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
+        upload_ids: set[str | None] = set()
+        is_unknown = False
+        for one in own:
+            if one.name == reference_name and not one.is_marker:
+                try:
+                    upload_ids.add(await self._reference(locator, one.version_id))
+                except Corrupt:
+                    is_unknown = True
 
-    async def _reference(self, locator: SegmentLocator) -> str | None:
-        """The id of the attempt's upload, None where it has begun none. Invalid where it went to
-        another key than the settings say.
+        async def abort() -> None:
+            if is_unknown:
+                await self.uploads.abort_all(name, lambda found, _began, _now: found == name)
+            for upload_id in upload_ids - {None}:
+                await Upload(self.objects, name, upload_id).abort_now()
+
+        return abort
+
+    async def _reference(
+        self, locator: SegmentLocator, version_id: str | None = None
+    ) -> str | None:
+        """The id of the attempt's upload, by the last reference or one version of it; None where
+        there is none. Invalid where it went to another key than the settings say.
         """
         name = object_name(locator, ObjectKind.PINTEREST_LOG)
         try:
-            data = await self.own.read(name)
+            data = await self.own.read(name, version_id)
         except NotFound:
             return None
         found = parse_upload_reference(data, self.own.location(name))
@@ -407,10 +419,6 @@ async def _with_log_size(own: Objects, reference: StoredObject) -> StoredObject:
     except (Corrupt, NotFound):
         size_bytes = LOG_MAX_BYTES
     return replace(reference, size_bytes=size_bytes)
-
-
-async def _nothing() -> None:
-    """No upload is to be aborted."""
 
 
 def _is_removable(watermark: Current) -> bool:

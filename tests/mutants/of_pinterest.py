@@ -71,8 +71,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H12: a writer that was thought dead completes its upload after the deletion",
-            "        await ended()\n",
-            "",
+            "        await end_uploads()\n        # The indexes",
+            "        # The indexes",
         ),
         (
             "offset.wm falls to an older segment in S3",
@@ -149,20 +149,25 @@ EDITS: tuple[Edit, ...] = (
     *LATE_WRITERS.edits(
         (
             "H12: a copy that fails forgets a log whose completion is on the way",
-            "            if upload_id is not None:  # a request that completes it",
-            "            if upload_id == _NO_VERSION:  # a request that completes it",
+            "            await end_uploads()  # a request",
+            "            # a request",
         ),
         (
             "H12: a writer that stores during its deletion leaves a log that nothing lists",
             """        own = [one async for one in self.own_versions.listed(names_prefix(locator))]
         if not own and not own_metadata(locator):  # what is written first and removed last
             return
-        # After the listing: no upload goes on whose reference is removed below.
-        ended = await self._abort_of(locator)
+        end_uploads = await self._uploads_in(locator, own)
 """,
-            """        ended = await self._abort_of(locator)
+            """        own = [one async for one in self.own_versions.listed(names_prefix(locator))]
+        end_uploads = await self._uploads_in(locator, own)
         own = [one async for one in self.own_versions.listed(names_prefix(locator))]
 """,
+        ),
+        (
+            "H12: of several uploads of an attempt only the last one is ended by its deletion",
+            "self._reference(locator, one.version_id)",
+            "self._reference(locator)",
         ),
     ),
     *COST.edits(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from kip405.contracts import ExpectedSegment, IndexType, Presence
 from kip405.crc import crc32c
@@ -270,8 +271,10 @@ async def test_h12_a_writer_that_stores_during_its_deletion_stays_listed(
             writers.append(asyncio.create_task(copy))
             await is_stored.wait()
 
-    async def read(segments: PinterestSegments, locator: SegmentLocator) -> str | None:
-        found = await reference(segments, locator)
+    async def read(
+        segments: PinterestSegments, locator: SegmentLocator, version: str | None = None
+    ) -> str | None:
+        found = await reference(segments, locator, version)
         await stand()
         return found
 
@@ -319,6 +322,42 @@ async def test_a_log_that_is_completed_after_its_copy_has_failed_can_be_removed(
     assert any(key.endswith(".log") for key in world.bucket.versions)
     assert [one async for one in manager.list_objects("c")]
     await manager.delete_log_segment_data(attempt.locator)
+    assert not world.bucket.versions
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_h12_no_upload_of_an_attempt_that_is_copied_twice_outlives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """The request that completes the first one is late; what was recorded last is the second."""
+    world = _World(8, tmp_path)
+    world.odds = 0.0
+    attempt, (manager, _) = world.attempt(), world.process(0.0)
+    complete = world.bucket.complete_multipart_upload
+    dead, client = world.process(0.0)
+    late: list[dict[str, Any]] = []
+
+    def complete_late(**given: Any) -> dict[str, Any]:
+        late.append(given)
+        client.is_dead = True
+        raise Killed
+
+    def fail(**_: Any) -> dict[str, Any]:
+        raise error_of("InvalidPart", "CompleteMultipartUpload", 400)
+
+    monkeypatch.setattr(world.bucket, "complete_multipart_upload", complete_late)
+    with pytest.raises(Killed):
+        await dead.copy_log_segment_data(attempt.locator, attempt.data)
+    if is_deleted:
+        monkeypatch.setattr(world.bucket, "complete_multipart_upload", complete)
+        await manager.copy_log_segment_data(attempt.locator, attempt.data)
+        await manager.delete_log_segment_data(attempt.locator)
+    else:
+        monkeypatch.setattr(world.bucket, "complete_multipart_upload", fail)
+        with pytest.raises(RemoteStorageError):
+            await manager.copy_log_segment_data(attempt.locator, attempt.data)
+    with pytest.raises(ClientError, match="NoSuchUpload"):
+        complete(**late[0])
     assert not world.bucket.versions
 
 
