@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from kip405.contracts import UNFIT_VERSIONS, FindingKind, StoreFinding
+from kip405.contracts import NEEDED_VERSIONS, UNFIT_VERSIONS, FindingKind, StoreFinding
 from kip405.ids import Uuid
 from rsm_plugins.layout.keys import IDENTITY_NAME, is_entropy_folder, with_prefix
 
@@ -201,6 +201,13 @@ def _multipart(finding: StoreFinding, *, is_there: bool) -> Verdict:
 def _versioning(finding: StoreFinding, noncurrent: Sequence[StoreFinding]) -> Verdict:
     if finding.state.startswith(UNFIT_VERSIONS):
         return _verdict(Level.ALARM, f"versioning is {finding.state}")
+    if finding.state == NEEDED_VERSIONS:
+        return _verdict(
+            Level.FACT,
+            f"versioning is {finding.state}; no rule may end noncurrent versions "
+            f"{_keys(finding.applies_to)}. What comes there after the deletion of its attempt is "
+            'listed by nobody: docs/pinterest.md, "What may stay in a bucket"',
+        )
     if finding.state.lower() != "enabled":
         return _verdict(Level.FACT, f"versioning: {finding.state}")
     if not noncurrent:

@@ -2,8 +2,9 @@
 
 The length of every body is checked; the server verifies what is written by its CRC-32C. User
 metadata describes the objects for people and tools that see only the bucket: everything in it is
-also in the object's name or in the manifest, and no code of this product reads it, but for the id
-of an attempt where a key has none (pinterest.py). This module must not know what a segment is.
+also in the object's name or in the manifest, and no code of this product reads it, but for whose
+an object is where its key does not say so (pinterest.py). This module must not know what a segment
+is.
 """
 
 import base64

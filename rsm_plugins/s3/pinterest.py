@@ -12,8 +12,14 @@ consumer only, like `.index`, `.timeindex` and `offset.wm` beside it.
 The log is always an upload of parts, whose id is stored before the first part is sent. So a
 deletion aborts it, and a writer that was thought dead cannot make its log visible afterwards.
 Versions of an attempt that did not record one are found by the id in their user metadata.
+
+`.index` and `.timeindex` may come late: a put is on its way, its writer dies, the attempt is
+deleted. They name the keys of their attempt in their user metadata. Where nothing is under these,
+they go with the next segment of their offset. Not so a log: if others have removed what is under
+our keys, it may be all that is left of records.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +28,13 @@ from kip405.contracts import ExpectedSegment, Presence, SegmentPresence, StoredO
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
-from rsm_plugins.layout.keys import ObjectKind, data_objects_of, names_prefix, object_name
+from rsm_plugins.layout.keys import (
+    ObjectKind,
+    data_objects_of,
+    is_segment_object,
+    names_prefix,
+    object_name,
+)
 from rsm_plugins.layout.pinterest import (
     LOG,
     LOG_MAX_BYTES,
@@ -51,6 +63,8 @@ from rsm_plugins.s3.uploads import ABORT_SECONDS, Upload, Uploads
 from rsm_plugins.s3.versions import Current, Head, Version, Versions
 
 ATTEMPT_KEY = "rlm-segment"
+KEYS_KEY = "rlm-keys"
+"""What the keys of the attempt's own objects begin with."""
 _SUFFIXES = (OFFSET_INDEX, TIME_INDEX, LOG)
 _LOG_SUFFIX = f".{ObjectKind.PINTEREST_LOG.value}"
 _NO_VERSION = ("", "null")
@@ -74,7 +88,7 @@ class PinterestSegments:
         indexes_name = object_name(locator, ObjectKind.PINTEREST_INDEXES)
         check_given_indexes(data, indexes_name)
         await self.versions.check_bucket()
-        metadata = _metadata(locator, data.end_offset)
+        metadata = self._metadata(locator, data.end_offset)
         name = self.layout.view_of(locator, LOG)
         contents = [ObjectContent(size_bytes=len(data.indexes), crc32c=data.indexes_crc32c)]
 
@@ -105,6 +119,10 @@ class PinterestSegments:
             version_id = (await self._found(locator)).version_id
         self._check_id(name, version_id)
         return encode_contents(contents, version_id.encode())
+
+    def _metadata(self, locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
+        attempt = {ATTEMPT_KEY: _attempt(locator), KEYS_KEY: self.own.key(names_prefix(locator))}
+        return segment_metadata(locator, end_offset) | attempt
 
     async def _write_indexes(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> None:
         await self.own.write(
@@ -176,11 +194,19 @@ class PinterestSegments:
             indexes = await self.own.read(indexes_name)
         except NotFound:
             return
-        metadata = _metadata(locator, None)
-        for suffix, data in index_views(indexes, self.own.location(indexes_name)).items():
-            name = self.layout.view_of(locator, suffix)
-            await self.versions.put(name, data, metadata=metadata, checksum=crc32c(data))
-        if await self.own.size_of(indexes_name) is None:  # deleted meanwhile, and its views before
+        metadata = self._metadata(locator, None)
+        try:
+            for suffix, data in index_views(indexes, self.own.location(indexes_name)).items():
+                name = self.layout.view_of(locator, suffix)
+                await self.versions.put(name, data, metadata=metadata, checksum=crc32c(data))
+        finally:  # however it ended, they may be there
+            await to_its_end(self._withdraw_if_deleted(locator, indexes_name), ABORT_SECONDS)
+
+    async def _withdraw_if_deleted(self, locator: SegmentLocator, indexes_name: str) -> None:
+        """Remove the views of an attempt that was deleted meanwhile, its views before its indexes
+        object.
+        """
+        if await self.own.size_of(indexes_name) is None:
             views = [one async for one in self._of_attempt(locator, (OFFSET_INDEX, TIME_INDEX))]
             await self.versions.remove(views)
 
@@ -191,7 +217,7 @@ class PinterestSegments:
         if await self.own.size_of(object_name(locator, ObjectKind.PINTEREST_LOG)) is None:
             return
         name = f"{self.layout.folder_of(locator)}/{WATERMARK}"
-        data, metadata = encode_watermark(locator.start_offset), _metadata(locator, None)
+        data, metadata = encode_watermark(locator.start_offset), self._metadata(locator, None)
         for _ in range(_WATERMARK_TRIES):
             before = await self.versions.current(name)
             if before is not None:
@@ -321,7 +347,17 @@ class PinterestSegments:
         self, locator: SegmentLocator, suffixes: Sequence[str]
     ) -> AsyncIterator[Version]:
         """The versions with the attempt's id in their user metadata, of one name newest first.
-        Unavailable where one is listed and cannot be asked: it may be the attempt's.
+        Unavailable as `_asked`.
+        """
+        for one, head in await self._asked(locator, suffixes):
+            if head.metadata.get(ATTEMPT_KEY) == _attempt(locator):
+                yield one
+
+    async def _asked(
+        self, locator: SegmentLocator, suffixes: Sequence[str]
+    ) -> list[tuple[Version, Head]]:
+        """All versions of these views with what a HEAD says of them. Unavailable where one is
+        listed and cannot be asked: it may be the attempt's.
         """
         for tried in range(1, _VERSIONS_TRIES + 1):
             there = await self._listed(locator, suffixes)
@@ -329,10 +365,7 @@ class PinterestSegments:
             found = list(zip(there, heads, strict=True))
             doubtful = {one for one, head in found if head is None}
             if not doubtful or doubtful.isdisjoint(await self._listed(locator, suffixes)):
-                for one, head in found:
-                    if head is not None and head.metadata.get(ATTEMPT_KEY) == _attempt(locator):
-                        yield one
-                return
+                return [(one, head) for one, head in found if head is not None]
             await self.objects.calls.pause(backoff_seconds(tried))
         raise Unavailable(f"{self._log_location(locator)}: versions are listed and not found")
 
@@ -340,9 +373,13 @@ class PinterestSegments:
         """Remove the versions of an attempt until none of them is listed; whether there were any.
         A server that moves versions while they are asked for may have missed one.
         """
-        were_any = False
+        were_any, attempt = False, _attempt(locator)
         for tried in range(1, _VERSIONS_TRIES + 1):
-            theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
+            asked = await self._asked(locator, _SUFFIXES)
+            theirs = [one for one, head in asked if head.metadata.get(ATTEMPT_KEY) == attempt]
+            if tried == 1:
+                with suppress(RemoteStorageError):  # then the next deletion removes them
+                    await self.versions.remove(await self._late_views(asked, but_of=attempt))
             were_any |= bool(theirs)
             await self.versions.remove(theirs)
             if not theirs or set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):
@@ -351,6 +388,29 @@ class PinterestSegments:
         raise Unavailable(
             f"{self._log_location(locator)}: versions that were deleted are there still"
         )
+
+    async def _late_views(
+        self, asked: Sequence[tuple[Version, Head]], *, but_of: str
+    ) -> list[Version]:
+        """Index files that came after the deletion of their attempt. What is under its own keys is
+        written before them and removed last, and is asked for after they were seen.
+        """
+        by_keys: defaultdict[str, list[Version]] = defaultdict(list)
+        for one, head in asked:
+            keys, attempt = head.metadata.get(KEYS_KEY, ""), head.metadata.get(ATTEMPT_KEY, but_of)
+            is_index = not one.name.endswith(f".{LOG}")
+            if is_index and attempt != but_of and self._may_be_own(keys):
+                by_keys[self.own.name(keys)].append(one)
+        late: list[Version] = []
+        for keys, views in by_keys.items():
+            if not [one async for one in self.own_versions.listed(keys)]:
+                late += views
+        return late
+
+    def _may_be_own(self, keys: str) -> bool:
+        """Whether the names of a segment in this store begin so; another store has other keys."""
+        name = self.own.name(keys)
+        return self.own.key(name) == keys and is_segment_object(name + ObjectKind.MANIFEST.value)
 
     async def _listed(self, locator: SegmentLocator, suffixes: Sequence[str]) -> list[Version]:
         names = [self.layout.view_of(locator, suffix) for suffix in suffixes]
@@ -428,10 +488,6 @@ def _is_removable(watermark: Current) -> bool:
 
 def _is_of_ours(head: Head | None) -> bool:
     return head is not None and ATTEMPT_KEY in head.metadata
-
-
-def _metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
-    return segment_metadata(locator, end_offset) | {ATTEMPT_KEY: _attempt(locator)}
 
 
 def _attempt(locator: SegmentLocator) -> str:

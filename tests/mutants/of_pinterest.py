@@ -17,6 +17,9 @@ MOVING = Target(
 LATE_WRITERS = Target(
     "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_histories.py",)
 )
+LATE_VIEWS = Target(
+    "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_late_views.py",)
+)
 CONDITIONS = Target("rsm_plugins/s3/versions.py", ("tests/rsm_plugins/s3/test_conditions.py",))
 COST = Target("rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_deletion_cost.py",))
 MANAGER = Target("rsm_plugins/s3/manager.py", ("tests/rsm_plugins/pinterest/test_histories.py",))
@@ -66,8 +69,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H12: versions of other attempts are deleted",
-            "head.metadata.get(ATTEMPT_KEY) == _attempt(locator)",
-            "head.metadata.get(ATTEMPT_KEY) != ATTEMPT_KEY",
+            "head.metadata.get(ATTEMPT_KEY) == attempt]",
+            "head.metadata.get(ATTEMPT_KEY) != ATTEMPT_KEY]",
+        ),
+        (
+            "H12: an attempt that recorded no version is read from that of another one",
+            "head.metadata.get(ATTEMPT_KEY) == _attempt(locator):",
+            "head.metadata.get(ATTEMPT_KEY) != ATTEMPT_KEY:",
         ),
         (
             "H12: a writer that was thought dead completes its upload after the deletion",
@@ -168,6 +176,43 @@ EDITS: tuple[Edit, ...] = (
             "H12: of several uploads of an attempt only the last one is ended by its deletion",
             "self._reference(locator, one.version_id)",
             "self._reference(locator)",
+        ),
+    ),
+    *LATE_VIEWS.edits(
+        (
+            "H12: index files that came after the deletion of their attempt stay for ever",
+            "            if tried == 1:\n",
+            "            if not tried:\n",
+        ),
+        (
+            "H6: the log of a segment that has lost our objects goes with another segment",
+            'is_index = not one.name.endswith(f".{LOG}")',
+            "is_index = bool(one.name)",
+        ),
+        (
+            "H12: index files of a segment in another store go with one of this store",
+            "return self.own.key(name) == keys and is_segment_object(",
+            "return is_segment_object(",
+        ),
+        (
+            "H12: index files of a segment that is there go with another one",
+            "            if not [one async for one in self.own_versions.listed(keys)]:\n",
+            "            if keys:\n",
+        ),
+        (
+            "H12: what others put beside a segment goes with it",
+            "head.metadata.get(ATTEMPT_KEY) == attempt]",
+            "head.metadata.get(ATTEMPT_KEY, attempt) == attempt]",
+        ),
+        (
+            "index files that cannot be removed hold up the deletions of their offset",
+            "                with suppress(RemoteStorageError):  # then",
+            "                with suppress(NotFound):  # then",
+        ),
+        (
+            "H12: a writer that fails leaves index files of a deleted attempt",
+            "        finally:  # however it ended",
+            "        except NotFound:  # however it ended",
         ),
     ),
     *COST.edits(

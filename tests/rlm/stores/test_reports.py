@@ -2,7 +2,7 @@
 
 import pytest
 
-from kip405.contracts import FindingKind, StoreFinding
+from kip405.contracts import NEEDED_VERSIONS, FindingKind, StoreFinding
 from rlm.stores.reports import (
     DAY_MS,
     UNLIMITED,
@@ -118,6 +118,11 @@ def test_a_topic_in_an_unknown_store_counts_as_met() -> None:
             "removed after 7 d",
         ),
         (StoreFinding(kind=FindingKind.VERSIONING, state="Enabled"), Level.HINT, "Noncurrent"),
+        (
+            StoreFinding(kind=FindingKind.VERSIONING, state=NEEDED_VERSIONS, applies_to="theirs"),
+            Level.FACT,
+            "no rule may end noncurrent versions below 'theirs'",
+        ),
         (StoreFinding(kind=FindingKind.VERSIONING, state="absent"), Level.FACT, "absent"),
         (StoreFinding(kind=FindingKind.VERSIONING, state="Suspended"), Level.FACT, "Suspended"),
         (
