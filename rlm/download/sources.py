@@ -20,6 +20,13 @@ from rlm.download.plan import PartitionPlan, Piece, pieces_of
 from rlm.download.store_plans import StoredPartition, StorePlans
 from rlm.plans.attachment import UnreadSegment
 from rlm.remote_log.objects import slice_bytes
+from rlm.tasks.settled_listing import (
+    MOST_ADDED,
+    UNSETTLED,
+    added_manifests,
+    identity_of,
+    manifest_name,
+)
 from rlm.tasks.stored_lineages import ReadableStore
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
@@ -34,8 +41,9 @@ from rsm_plugins.layout.import_stops import (
     is_stop_id,
     parse_stop,
 )
-from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
+from rsm_plugins.layout.keys import TOPIC_CUT, ParsedName, locator_of
 from rsm_plugins.layout.manifest import Manifest
+from rsm_plugins.layout.pinterest import is_marked
 from rsm_plugins.threads import Threads
 
 if TYPE_CHECKING:  # the async shapes of the stubs exist only for the type checker
@@ -243,14 +251,31 @@ class StoreSource:
     async def _manifests(
         self, cluster_id: str, topic: str, partition: int | None
     ) -> Sequence[_Known | ImportStop]:
+        """Unavailable: an import goes on writing."""
         names = [
             (stored.name, parsed)
             async for stored in self._store.list_objects(cluster_id)
-            if (parsed := _manifest_name(stored.name)) is not None
+            if (parsed := manifest_name(stored.name)) is not None
             and parsed.topic_cut == topic[:TOPIC_CUT]
             and partition in (None, parsed.partition)
             and self._topic_id in (None, parsed.topic_id)
         ]
+        found = await self._read_all(names, topic)
+        listed = {identity_of(parsed) for _, parsed in names}
+        for one in {known.partition for known in found if _is_imported(known)}:
+            for _ in range(MOST_ADDED):
+                added = await added_manifests(self._store, cluster_id, one, listed)
+                if not added:
+                    break
+                listed.update(identity_of(parsed) for _, parsed in added)
+                found += await self._read_all(added, topic)
+            else:
+                raise Unavailable(f"{one}: {UNSETTLED}")
+        return found
+
+    async def _read_all(
+        self, names: Sequence[tuple[str, ParsedName]], topic: str
+    ) -> list[_Known | ImportStop]:
         found: list[_Known | ImportStop] = []
         for at in range(0, len(names), _READS_AT_ONCE):
             some = names[at : at + _READS_AT_ONCE]
@@ -277,12 +302,10 @@ class StoreSource:
         return _Known(manifest=manifest, metadata=_metadata(manifest, name))
 
 
-def _manifest_name(name: str) -> ParsedName | None:
-    try:
-        parsed = parse_name(name)
-    except Invalid:
-        return None
-    return parsed if parsed.kind is ObjectKind.MANIFEST else None
+def _is_imported(found: _Known | ImportStop) -> bool:
+    return isinstance(found, _Known) and is_marked(
+        found.metadata.locator(found.manifest.cluster_id)
+    )
 
 
 def _metadata(manifest: Manifest, name: str) -> RemoteLogSegmentMetadata:

@@ -23,7 +23,7 @@ from rlm.plans.pinterest_import import (
     in_words,
     plan_import,
 )
-from rlm.tasks.store_survey import StoreSurveyor, SurveyProgress, UnusableManifest
+from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
 from rsm_plugins.layout.pinterest import (
     LOG,
     WATERMARK,
@@ -64,6 +64,10 @@ class _Tolerant:
         return False
 
     def keep(self, segment: StoredSegment) -> None: ...
+
+    def to_settle(self, found: StoreSurvey) -> tuple[TopicIdPartition, ...]:
+        """What is missed is imported again, and stops that are not seen stay."""
+        return ()
 
     def report(self, progress: SurveyProgress) -> None: ...
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from kip405.errors import Invalid
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import next_turn
@@ -49,6 +49,7 @@ from rlmm.settings_records import (
     TopicRecord,
 )
 from rlmm.settings_view import SettingsView
+from rsm_plugins.layout.pinterest import is_marked
 
 Listed = Set[tuple[PartitionKey, Uuid]]
 _NEVER_MS = -1
@@ -111,6 +112,8 @@ class Attachment:
         self._planned: dict[PartitionKey, tuple[_Evidence, PartitionPlan]] = {}
         self._names: dict[Uuid, StoredTopic] = {}
         self._read: dict[PartitionKey, dict[Uuid, StoredSegment]] = {}
+        self._imported: set[TopicIdPartition] = set()
+        self._stopped: set[TopicIdPartition] = set()
 
     async def read(
         self, stores: Mapping[Uuid, ReadableStore], records: Iterable[StoreRecord]
@@ -136,6 +139,14 @@ class Attachment:
         segment_id = segment.metadata.segment_id
         key = segment_id.topic_id_partition.key
         self._read.setdefault(key, {})[segment_id.id] = segment
+        if is_marked(segment.metadata.locator(self._cluster_id)):
+            self._imported.add(segment_id.topic_id_partition)
+
+    def to_settle(self, found: StoreSurvey) -> set[TopicIdPartition]:
+        """Partitions with imported segments that are not served yet, or with a stop now or in the
+        last round.
+        """
+        return self._imported | self._stopped | _stopped((found,))
 
     def report(self, store_id: Uuid, progress: SurveyProgress) -> None:
         self._report(store_id, progress)
@@ -169,7 +180,7 @@ class Attachment:
         settings = (*self._settings(plans), *records, *topics)
         view = view_of_records(settings, before.view.version)
         self._log.replace(AttachedState(ledgers=ledgers, plans=plans, view=view))
-        self._read = {}
+        self._read, self._imported, self._stopped = {}, set(), _stopped(surveys)
         return Round(
             objects=sum(one.objects for one in surveys),
             new_segments=sum(len(one) for one in new.values()),
@@ -306,6 +317,9 @@ class _Caller:
     def keep(self, segment: StoredSegment) -> None:
         self.attachment.keep(segment)
 
+    def to_settle(self, found: StoreSurvey) -> set[TopicIdPartition]:
+        return self.attachment.to_settle(found)
+
     def report(self, progress: SurveyProgress) -> None:
         self.attachment.report(self.store_id, progress)
 
@@ -350,6 +364,18 @@ def _unread(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[UnreadSeg
         for one in survey.unusable_manifests:
             found.setdefault(one.key, []).append(_unread_segment(one))
     return found
+
+
+def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
+    """Where an import ended early, or is under way."""
+    return {
+        TopicIdPartition(
+            topic_id=one.key.topic_id, topic=one.topic_cut, partition=one.key.partition
+        )
+        for survey in surveys
+        for one in survey.unusable_manifests
+        if one.is_stop
+    }
 
 
 def _unread_segment(one: UnusableManifest) -> UnreadSegment:

@@ -6,19 +6,26 @@ is asked by `StoreEvidence`, later, when it is known which segments matter. Noth
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kip405.contracts import StoreAdmin, StoredObject
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
-from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from kip405.ids import ZERO_UUID, PartitionKey, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.clock import next_turn
 from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.plans.reconcile import Leftover
 from rlm.stores.connection import identity_problem
 from rlm.tasks.evidence import check_layout, store_of
+from rlm.tasks.settled_listing import (
+    MOST_ADDED,
+    UNSETTLED,
+    Identity,
+    added_manifests,
+    identity_of,
+)
 from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.import_stops import ENDED_MEANWHILE, is_stop_id, parse_stop
 from rsm_plugins.layout.keys import (
@@ -80,6 +87,12 @@ class Survey(Protocol):
         """Its manifest was read; the survey may still fail."""
         ...
 
+    def to_settle(self, found: "StoreSurvey") -> Collection[TopicIdPartition]:
+        """Partitions that an import may write to, and that are to be listed until that is settled
+        (settled_listing.py); all manifests of `found` were read.
+        """
+        ...
+
     def report(self, progress: SurveyProgress) -> None: ...
 
 
@@ -90,6 +103,9 @@ class _NothingKnown:
         return False
 
     def keep(self, segment: StoredSegment) -> None: ...
+
+    def to_settle(self, found: "StoreSurvey") -> Collection[TopicIdPartition]:
+        return ()
 
     def report(self, progress: SurveyProgress) -> None: ...
 
@@ -109,7 +125,7 @@ class StoreSurvey:
     leftovers: list[Leftover] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
     unusable_manifests: list[UnusableManifest] = field(default_factory=list)
-    listed: Set[tuple[PartitionKey, Uuid]] = frozenset()
+    listed: set[Identity] = field(default_factory=set)
     objects: int = 0
     unreadable: int = 0
 
@@ -152,16 +168,49 @@ class StoreSurveyor:
                 names.append((stored.name, parsed))
             else:
                 self._note(parts, parsed, stored, store_id)
-        new = await self._new(found, names, parts, caller)
-        failed = await self._read_all(store, found, new, caller)
-        if failed:  # once more, as what fails now and then is no reason
+        await self._read_twice(store, found, await self._new(found, names, parts, caller), caller)
+        await self._settle(store, found, caller)
+        await self._check_identity(store, store_id)
+        return found
+
+    async def _settle(self, store: StoreAdmin, found: StoreSurvey, caller: Survey) -> None:
+        """List the partitions again that the caller names, until there is nothing new. What of one
+        is not settled then is doubtful as a whole, and may be read later.
+        """
+        left = list({one.key: one for one in caller.to_settle(found)}.values())
+        for _ in range(MOST_ADDED):
+            left, there = [], left
+            for at in range(0, len(there), _READS_AT_ONCE):
+                some = there[at : at + _READS_AT_ONCE]
+                listings = (
+                    added_manifests(store, self._cluster_id, one, found.listed) for one in some
+                )
+                for one, added in zip(some, await asyncio.gather(*listings), strict=True):
+                    if added:
+                        left.append(one)
+                        found.listed.update(identity_of(parsed) for _, parsed in added)
+                        await self._read_twice(store, found, added, caller)
+            if not left:
+                return
+        for one in left:
+            found.unreadable += 1
+            found.unusable_manifests.append(_unsettled(one))
+
+    async def _read_twice(
+        self,
+        store: StoreAdmin,
+        found: StoreSurvey,
+        names: Sequence[tuple[str, ParsedName]],
+        caller: Survey,
+    ) -> None:
+        """What fails now and then is read once more, as it is no reason."""
+        failed = await self._read_all(store, found, names, caller)
+        if failed:
             names = [(one.name, one.parsed) for one in failed]
             failed = await self._read_all(store, found, names, caller)
         for one in failed:
             found.unreadable += 1
             self._refuse(found, one.name, one.parsed, f"it cannot be read: {one.error}")
-        await self._check_identity(store, store_id)
-        return found
 
     async def _new(
         self,
@@ -173,21 +222,19 @@ class StoreSurveyor:
         """The manifests that are to be read; notes what is listed and what is left over. There may
         be millions, so others have their turn in between.
         """
-        listed: set[tuple[PartitionKey, Uuid]] = set()
         new: list[tuple[str, ParsedName]] = []
         for number, one in enumerate(names, start=1):
-            identity = _identity(one[1])
-            listed.add(identity)
+            identity = identity_of(one[1])
+            found.listed.add(identity)
             if not caller.is_known(*identity):
                 new.append(one)
             if number % _NAMES_A_TURN == 0:
                 await next_turn()
         for number, (identity, leftover) in enumerate(parts.items(), start=1):
-            if identity not in listed:
+            if identity not in found.listed:
                 found.leftovers.append(leftover)
             if number % _NAMES_A_TURN == 0:
                 await next_turn()
-        found.listed = listed
         return new
 
     async def _read_all(
@@ -223,10 +270,10 @@ class StoreSurveyor:
         store_id: Uuid,
     ) -> None:
         """One more object that is no manifest."""
-        known = parts.get(_identity(parsed))
+        known = parts.get(identity_of(parsed))
         has_records = parsed.kind is DATA_OBJECTS[parsed.layout][0]
         log_size_bytes = stored.size_bytes if has_records else 0
-        parts[_identity(parsed)] = Leftover(
+        parts[identity_of(parsed)] = Leftover(
             store_id=store_id,
             partition=TopicIdPartition(
                 topic_id=parsed.topic_id,
@@ -299,7 +346,7 @@ class StoreSurveyor:
         is_stop: bool = False,
     ) -> None:
         found.unusable.append(f"{name}: {why}")
-        key, segment_id = _identity(parsed)
+        key, segment_id = identity_of(parsed)
         found.unusable_manifests.append(
             UnusableManifest(
                 key=key,
@@ -337,8 +384,15 @@ class StoreSurveyor:
             raise Corrupt(f"it would publish {metadata.state.name}")
 
 
-def _identity(parsed: ParsedName) -> tuple[PartitionKey, Uuid]:
-    return PartitionKey(parsed.topic_id, parsed.partition), parsed.segment_id
+def _unsettled(partition: TopicIdPartition) -> UnusableManifest:
+    return UnusableManifest(
+        key=partition.key,
+        topic_cut=partition.topic[:TOPIC_CUT],
+        segment_id=ZERO_UUID,
+        start_offset=0,
+        why=UNSETTLED,
+        is_stop=True,
+    )
 
 
 def _is_ambiguous(parsed: ParsedName, topic: str) -> bool:

@@ -10,6 +10,7 @@ _STOPS = "tests/rlm/imports/test_stops.py"
 _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 _OVERLAPS = "tests/rlm/imports/test_overlaps.py"
 _LATER = "tests/rlm/imports/test_overlaps_later.py"
+_LISTINGS = "tests/rlm/imports/test_listings.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 
 RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
@@ -21,6 +22,10 @@ WAITING = Target("rlm/imports/partition.py", (_STOPS,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_STOPS,))
 DOWNLOAD = Target("rlm/download/store_plans.py", (_STOPS,))
 SOURCES = Target("rlm/download/sources.py", (_STOPS,))
+LISTED = Target("rlm/tasks/settled_listing.py", (_LISTINGS,))
+SURVEYED = Target("rlm/tasks/store_survey.py", (_LISTINGS,))
+ATTACHED = Target("rlm/tasks/attachment.py", (_LISTINGS,))
+DOWNLOADED = Target("rlm/download/sources.py", (_LISTINGS,))
 MANAGER = Target("rsm_plugins/pinterest/manager.py", (_IMPORT,))
 COMMAND = Target("rlm/cli/imports.py", (_COMMAND,))
 OWN = Target("rsm_plugins/local/manager.py", (_IMPORT,))
@@ -274,6 +279,49 @@ EDITS: tuple[Edit, ...] = (
             "H4: a download takes what was listed before an import ended for all",
             "            if is_stop_id(parsed.segment_id):\n",
             "            if not parsed.segment_id:\n",
+        ),
+    ),
+    *LISTED.edits(
+        (
+            "H4: a stop that comes and goes between two listings was none",
+            "_LISTINGS = 2\n",
+            "_LISTINGS = 1\n",
+        ),
+    ),
+    *SURVEYED.edits(
+        (
+            "H4: a listing that is never settled counts",
+            "        for one in left:\n            found.unreadable += 1\n",
+            "        for one in left[:0]:\n            found.unreadable += 1\n",
+        ),
+        (
+            "H4: what a second listing has added is not read",
+            "                        await self._read_twice(store, found, added, caller)\n",
+            "",
+        ),
+    ),
+    *ATTACHED.edits(
+        (
+            "H4: segments of an import are listed once",
+            "        return self._imported | self._stopped | _stopped((found,))\n",
+            "        return self._stopped | _stopped((found,))\n",
+        ),
+        (
+            "H4: a stop that has gone leaves nothing that a listing may have missed",
+            "        return self._imported | self._stopped | _stopped((found,))\n",
+            "        return self._imported | _stopped((found,))\n",
+        ),
+        (
+            "H4: nothing that a listing has missed lies below a stop",
+            "        return self._imported | self._stopped | _stopped((found,))\n",
+            "        return self._imported | self._stopped\n",
+        ),
+    ),
+    *DOWNLOADED.edits(
+        (
+            "H4: a download lists imported segments once",
+            "for known in found if _is_imported(known)}:\n",
+            "for known in found if not _is_imported(known)}:\n",
         ),
     ),
     *COMMAND.edits(

@@ -94,7 +94,7 @@ EDITS: tuple[Edit, ...] = (
     *SURVEY.edits(
         (
             "H6: a segment with its manifest counts as remains",
-            "            if identity not in listed:\n",
+            "            if identity not in found.listed:\n",
             "            if identity:\n",
         ),
     ),

@@ -51,17 +51,21 @@ def site_with(folder: Path, *logs: bytes) -> ImportSite:
     return site
 
 
-async def attached(
-    site: ImportSite, *accepted: str, store: Any = None
-) -> tuple[AttachedLog, Round]:
-    """What an attached reader makes of our store."""
-    log = AttachedLog()
-    made = Attachment(
+def attachment_of(log: AttachedLog, *accepted: str) -> Attachment:
+    return Attachment(
         cluster_id=CLUSTER_ID,
         log=log,
         choices=Choices(accepted=frozenset(accepted)),
         report=lambda _store_id, _progress: None,
     )
+
+
+async def attached(
+    site: ImportSite, *accepted: str, store: Any = None
+) -> tuple[AttachedLog, Round]:
+    """What an attached reader makes of our store."""
+    log = AttachedLog()
+    made = attachment_of(log, *accepted)
     return log, await made.read({STORE_ID: store or site.store()}, [RECORD])
 
 

@@ -1,0 +1,56 @@
+"""Finds the manifests of a partition that a listing of its store has missed while an import wrote.
+
+A listing has pages, and a folder is read piece by piece, so an object that is written meanwhile may
+be missed, and one that is removed later may be, too. An import writes its stop, then segments, then
+it removes the stop (rlm/imports/stops.py). So a listing may lack a segment and the stop as well,
+and have segments behind both (H4). Two more listings that add nothing show that
+
+- no segment was written between the end of the first and the end of the second listing, as it would
+  be in the second or third one: what was listed is what there was;
+- no import had a stop there from before the second listing until its end, as that would list it. So
+  each import either ended before, and all of it is listed, or began later, and nothing of it is.
+
+Segments that are deleted meanwhile are no matter here. Nothing is known of other partitions.
+"""
+
+from collections.abc import Container
+
+from kip405.contracts import StoreAdmin
+from kip405.errors import Invalid
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from rsm_plugins.layout.keys import ObjectKind, ParsedName, parse_name
+
+MOST_ADDED = 5
+"""How often a partition may have something new before its listing counts as unsettled."""
+UNSETTLED = "an import wrote while its objects were listed, each time anew"
+_LISTINGS = 2
+Identity = tuple[PartitionKey, Uuid]
+
+
+async def added_manifests(
+    store: StoreAdmin, cluster_id: str, partition: TopicIdPartition, listed: Container[Identity]
+) -> list[tuple[str, ParsedName]]:
+    """The manifests that are not `listed`; none: it has all that there was at one time."""
+    for _ in range(_LISTINGS):
+        added: list[tuple[str, ParsedName]] = []
+        async for stored in store.list_objects(cluster_id, partition):
+            parsed = manifest_name(stored.name)
+            if parsed is not None and identity_of(parsed) not in listed:
+                added.append((stored.name, parsed))
+        if added:
+            return added
+    return []
+
+
+def manifest_name(name: str) -> ParsedName | None:
+    """The fields of a manifest's name; None for all other objects."""
+    try:
+        parsed = parse_name(name)
+    except Invalid:
+        return None
+    return parsed if parsed.kind is ObjectKind.MANIFEST else None
+
+
+def identity_of(parsed: ParsedName) -> Identity:
+    """Which segment it is an object of."""
+    return PartitionKey(parsed.topic_id, parsed.partition), parsed.segment_id
