@@ -95,7 +95,7 @@ class ImportReports:
 
 
 class BucketImport:
-    """One import into one store; `new_uuid` makes the id of a store that has none."""
+    """One import into one store; `new_uuid` makes its id, and that of a store that has none."""
 
     def __init__(
         self,
@@ -155,10 +155,12 @@ class BucketImport:
         target = ImportTarget(
             cluster_id=identity.cluster_id, store_id=identity.store_id, software=self._software
         )
-        done: list[Imported] = []
+        import_id, done = self._new_uuid(), list[Imported]()
         for plan in plans:
             ours = own.get(plan.partition.key, _NOTHING_OWN)
-            stops = PartitionStops(self._store, identity.cluster_id, plan.partition, ours.stops)
+            stops = PartitionStops(
+                self._store, identity.cluster_id, import_id, plan.partition, ours.stops
+            )
             if plan.refused is None:
                 done.append(await self._import(plan, target, ours, stops, reports))
             else:

@@ -32,9 +32,11 @@ class ImportStop:
     start_offset: int
     why: str
 
-    def locator(self, cluster_id: str) -> SegmentLocator:
-        """Where it is stored; its id follows from all that it says."""
-        parts = (str(self.partition), str(self.start_offset), self.why)
+    def locator(self, cluster_id: str, import_id: Uuid) -> SegmentLocator:
+        """Where the stop of one import is stored. Another import may say the same at the same time,
+        and has a stop of its own: neither can remove what the other one has to say.
+        """
+        parts = (str(import_id), str(self.partition), str(self.start_offset), self.why)
         digest = hashlib.sha256("\0".join(parts).encode()).digest()
         own_id = Uuid((_ID_BEGINNING + digest)[:_ID_BYTES])
         return stop_locator(cluster_id, self.partition, own_id, self.start_offset)

@@ -91,6 +91,7 @@ class ImportSite:
     bucket: TheirBucket = field(init=False)
     progress: list[Imported] = field(default_factory=list)
     planned: list[ImportPlan] = field(default_factory=list)
+    _made: int = 0
 
     def __post_init__(self) -> None:
         self.bucket = TheirBucket(self.folder / "bucket")
@@ -127,8 +128,14 @@ class ImportSite:
             choices,
             software="tests",
             clock=ManualClock(),
-            new_uuid=lambda: STORE_ID,
+            new_uuid=self._new_uuid,
         )
+
+    def _new_uuid(self) -> Uuid:
+        """That of the store, as long as it has none."""
+        self._made += 1
+        has_own = any(self.root.rglob("rlm-store.json"))
+        return Uuid(self._made.to_bytes(16)) if has_own else STORE_ID
 
     async def run(self, work: BucketImport | None = None) -> list[Imported]:
         reports = ImportReports(planned=self.planned.extend, progress=self.progress.append)

@@ -11,6 +11,7 @@ _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 _OVERLAPS = "tests/rlm/imports/test_overlaps.py"
 _LATER = "tests/rlm/imports/test_overlaps_later.py"
 _LISTINGS = "tests/rlm/imports/test_listings.py"
+_TWO = "tests/rlm/imports/test_two_imports.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 
 RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
@@ -19,6 +20,7 @@ PARTITION = Target("rlm/imports/partition.py", (_IMPORT,))
 STOPS = Target("rlm/imports/stops.py", (_STOPS,))
 STOPPING = Target("rlm/imports/run.py", (_STOPS,))
 WAITING = Target("rlm/imports/partition.py", (_STOPS,))
+STOP_IDS = Target("rsm_plugins/layout/import_stops.py", (_TWO,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_STOPS,))
 DOWNLOAD = Target("rlm/download/store_plans.py", (_STOPS,))
 SOURCES = Target("rlm/download/sources.py", (_STOPS,))
@@ -256,8 +258,15 @@ EDITS: tuple[Edit, ...] = (
     *STOPS.edits(
         (
             "a stop stays for good",
-            "        await self._remove([one for one in before if one != kept])\n",
+            "        await self._remove(before)\n",
             "",
+        ),
+    ),
+    *STOP_IDS.edits(
+        (
+            "H4: an import removes the stop of another one that runs",
+            "        parts = (str(import_id), str(self.partition)",
+            "        parts = (str(self.partition)",
         ),
     ),
     *SURVEY.edits(

@@ -354,7 +354,7 @@ def test_a_stop_is_no_manifest_of_a_segment() -> None:
         f'"topic_id":"{PARTITION.topic_id}","partition":{PARTITION.partition},'
         '"start_offset":7,"why":"a reason"}'
     )
-    assert stop.locator(CLUSTER_ID).segment_id.id.raw[:8] == b"rlm-stop"
+    assert stop.locator(CLUSTER_ID, STORE_ID).segment_id.id.raw[:8] == b"rlm-stop"
     assert parse_stop(data, "it") == stop
     with pytest.raises(Corrupt, match="not an object of kind 'segment'"):
         Manifest.parse(data)

@@ -8,8 +8,11 @@ from typing import Any, cast
 import pytest
 
 from kip405.contracts import RemoteStorageManager
+from rlm.imports.run import BucketImport
+from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
-from tests.builders.pinterest import LAYOUT, ImportSite, upload_all
+from rsm_plugins.threads import FileThreads
+from tests.builders.pinterest import LAYOUT, PREFIX, ImportSite, upload_all
 
 
 def fresh(folder: Path, name: str) -> Path:
@@ -56,3 +59,33 @@ async def assert_ends_the_same(folder: Path, logs: Sequence[bytes], writes: int)
         await site.run(site.work(store))
     await site.run()
     assert site.content() == undisturbed.content()
+
+
+class Waiting(LocalUploadedObjects):
+    """Their bucket, for an import that waits when it is to read the log with this base offset."""
+
+    def __init__(self, site: ImportSite, base_offset: int) -> None:
+        super().__init__(site.bucket.root, PREFIX, FileThreads())
+        self._last = f"{base_offset:020d}.log"
+        self.is_there = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def read_range(self, name: str, wanted: Any) -> bytes:
+        if name.endswith(self._last):
+            self.is_there.set()
+            await self.goes_on.wait()
+        return await super().read_range(name, wanted)
+
+
+def waiting(site: ImportSite, base_offset: int) -> tuple[Waiting, BucketImport]:
+    objects = Waiting(site, base_offset)
+    return objects, site.work(ImportingRemoteStorageManager(site.own(), LAYOUT, objects))
+
+
+async def killed(site: ImportSite, base_offset: int) -> None:
+    """An import that ends when it is to read this log."""
+    objects, work = waiting(site, base_offset)
+    task = asyncio.create_task(site.run(work))
+    await objects.is_there.wait()
+    task.cancel()
+    await asyncio.wait([task])
