@@ -88,17 +88,33 @@ class Imported:
         return None
 
 
-def stop_of(plan: ImportPlan, ends: Mapping[int, int]) -> int:
+def stop_of(plan: ImportPlan, ends: Mapping[int, int], doubtful: Iterable[int] = ()) -> int:
     """Up to where our segments have all of their log; where it begins if there are none. `ends` of
     our segments by start offset. It is below some of them where another is to be imported again.
+    `doubtful`: where it was not known before what follows; a gap behind them still is not.
     """
-    first = plan.logs[0].base_offset if plan.logs else 0
+    first = plan.logs[0].base_offset if plan.logs else min(doubtful, default=0)
     end = max(ends.values(), default=first)
-    for base in (one.base_offset for one in plan.logs if one.base_offset not in ends):
-        covered = max((ends[start] for start in ends if start < base), default=first)
-        if covered <= base:  # else it overlaps one of ours
-            return min(base, end)
-    return end
+    missing = (one.base_offset for one in plan.logs if one.base_offset not in ends)
+    return min(end, _covered_to(ends, min((*missing, *doubtful), default=end)))
+
+
+def gap_behind(ends: Mapping[int, int], offset: int) -> tuple[int, int] | None:
+    """The first offsets [start, next_offset) behind one that none of our segments has, None = all
+    up to the last one are there.
+    """
+    start = _covered_to(ends, offset)
+    later = [one for one in ends if one > start]
+    return (start, min(later)) if later else None
+
+
+def _covered_to(ends: Mapping[int, int], offset: int) -> int:
+    """Up to where segments have every offset from this one on; itself where none has it."""
+    for start in sorted(ends):
+        if start > offset:
+            break
+        offset = max(offset, ends[start])
+    return offset
 
 
 def ends_of(segments: Iterable[RemoteLogSegmentMetadata]) -> dict[int, int]:
@@ -123,7 +139,9 @@ def _check_unchanged(log: UploadedLog, scan: SegmentScan) -> None:
 
 
 class PartitionImport:
-    """One partition; `imported` are all its segments in our store."""
+    """One partition; `imported` are all its segments in our store. `doubtful`: the offsets from
+    which on it was not known before what there is.
+    """
 
     def __init__(
         self,
@@ -132,6 +150,7 @@ class PartitionImport:
         plan: ImportPlan,
         imported: Sequence[RemoteLogSegmentMetadata],
         *,
+        doubtful: Iterable[int],
         accepts_gaps: bool,
         report: Callable[[Imported], None],
     ) -> None:
@@ -142,6 +161,7 @@ class PartitionImport:
         there = {one.base_offset for one in plan.logs}
         self._gone = [one for one in self._imported if one.start_offset not in there]
         self._ends = ends_of(imported)
+        self._doubtful = () if accepts_gaps else tuple(doubtful)
         self._accepts_gaps = accepts_gaps
         self._report = report
         self._segments = 0
@@ -153,16 +173,29 @@ class PartitionImport:
     @property
     def stop_offset(self) -> int:
         """Where the import stands, by what was written: see `stop_of`."""
-        return stop_of(self._plan, self._ends)
+        return stop_of(self._plan, self._ends, self._doubtful)
 
     async def run(self) -> Imported:
         """Import everything that is new. A log that cannot be taken stops the partition; what is
         before it is imported. Unavailable: begin again later.
         """
         try:
-            return await self._run()
+            done = await self._run()
+            self._check_doubtful()
+            return done
         except (Corrupt, Invalid, NotFound) as error:
             return replace(self._state(self._tracker, self._waiting), stopped=str(error))
+
+    def _check_doubtful(self) -> None:
+        """Invalid if what was doubtful has a gap, as where the log of a segment that was removed
+        from our store has gone too.
+        """
+        gap = gap_behind(self._ends, min(self._doubtful)) if self._doubtful else None
+        if gap is not None:
+            raise Invalid(
+                f"no log has the offsets {gap[0]} to {gap[1] - 1}, and no segment of ours: "
+                "--accept-gaps counts them as lost"
+            )
 
     async def _run(self) -> Imported:
         logs = self._plan.logs

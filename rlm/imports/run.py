@@ -5,7 +5,7 @@ command continues after an interruption, and takes what has been uploaded since.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kip405.contracts import StoreIdentity
@@ -24,6 +24,7 @@ from rlm.plans.pinterest_import import (
     plan_import,
 )
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
+from rsm_plugins.layout.keys import TOPIC_CUT
 from rsm_plugins.layout.pinterest import (
     LOG,
     WATERMARK,
@@ -37,18 +38,40 @@ from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 
 _MOST_SEEN = 1_000
 """Objects that are looked at for a message; a listing of S3 has as many."""
+_VANISHED = (
+    "their bucket has nothing of it any more, and it was not imported to its end: have its objects "
+    "back and import again, or give readers --accept-history {}, which takes what was imported for "
+    "all there is"
+)
 _PAST_USE = "our {}: have it back, or remove it and import the segment again"
 
 
 @dataclass(slots=True, kw_only=True)
 class OwnPartition:
     """What our store has of one partition: segments by start offset, stops of earlier imports, and
-    why a manifest cannot be used.
+    manifests that cannot be used.
     """
 
     segments: dict[int, RemoteLogSegmentMetadata] = field(default_factory=dict)
     stops: list[UnusableManifest] = field(default_factory=list)
-    unusable: str | None = None
+    unusable: list[UnusableManifest] = field(default_factory=list)
+
+    @property
+    def doubtful(self) -> tuple[int, ...]:
+        """From where on it is not known what there is."""
+        return tuple(one.start_offset for one in (*self.stops, *self.unusable))
+
+    @property
+    def partition(self) -> TopicIdPartition | None:
+        """By its segments, or by its stops, which have the beginning of a long name only."""
+        for one in self.segments.values():
+            return one.topic_id_partition
+        for stop in self.stops:
+            if len(stop.topic_cut) < TOPIC_CUT:
+                return TopicIdPartition(
+                    topic_id=stop.key.topic_id, topic=stop.topic_cut, partition=stop.key.partition
+                )
+        return None
 
 
 Own = Mapping[PartitionKey, OwnPartition]
@@ -119,16 +142,29 @@ class BucketImport:
         found = [one async for one in self._partitions()]
         own = await self._own(identity, {one.topic for one in found})
         plans = [await self._plan(one, own) for one in sorted(found)]
-        await self._check_found({plan.partition.topic for plan in plans})
+        plans += self._vanished(set(found), own)
+        await self._check_found({one.topic for one in found})
         return plans, own
+
+    def _vanished(self, found: Set[TopicPartition], own: Own) -> list[ImportPlan]:
+        """Partitions whose import never came to its end, and that are not in their bucket any more:
+        without them nobody would say what is to be done.
+        """
+        gone = {one for ours in own.values() if ours.stops and (one := ours.partition) is not None}
+        return [
+            ImportPlan(partition=one, watermark=None, refused=_VANISHED.format(one))
+            for one in sorted(gone, key=str)
+            if one.topic_partition not in found and self._is_chosen(one.topic, one.partition)
+        ]
 
     async def _plan(self, found: TopicPartition, own: Own) -> ImportPlan:
         partition = TopicIdPartition(
             topic_id=self._topic_id(found.topic), topic=found.topic, partition=found.partition
         )
         ours = own.get(partition.key, _NOTHING_OWN)
-        if ours.unusable is not None:
-            return ImportPlan(partition=partition, watermark=None, refused=ours.unusable)
+        if ours.unusable:
+            why = _PAST_USE.format(ours.unusable[-1].why)
+            return ImportPlan(partition=partition, watermark=None, refused=why)
         try:
             watermark = await self._watermark(found)
         except Corrupt as error:
@@ -165,7 +201,8 @@ class BucketImport:
                 done.append(await self._import(plan, target, ours, stops, reports))
             else:
                 why = f"their log was not imported: {plan.refused}"
-                await stops.end(stop_of(plan, ends_of(ours.segments.values())), why)
+                ends = ends_of(ours.segments.values())
+                await stops.end(stop_of(plan, ends, ours.doubtful), why)
         return done
 
     async def _import(
@@ -182,6 +219,7 @@ class BucketImport:
             target,
             plan,
             tuple(ours.segments.values()),
+            doubtful=ours.doubtful,
             accepts_gaps=self._choices.accepts_gaps,
             report=reports.progress,
         )
@@ -229,10 +267,8 @@ class BucketImport:
             by_start = {one.metadata.start_offset: one.metadata for one in segments}
             own[partition.key].segments.update(by_start)
         for one in survey.unusable_manifests:
-            if one.is_stop:
-                own[one.key].stops.append(one)
-            else:
-                own[one.key].unusable = _PAST_USE.format(one.why)
+            ours = own[one.key]
+            (ours.stops if one.is_stop else ours.unusable).append(one)
         return own
 
     def _topic_id(self, topic: str) -> Uuid:

@@ -12,6 +12,7 @@ _OVERLAPS = "tests/rlm/imports/test_overlaps.py"
 _LATER = "tests/rlm/imports/test_overlaps_later.py"
 _LISTINGS = "tests/rlm/imports/test_listings.py"
 _TWO = "tests/rlm/imports/test_two_imports.py"
+_STOPS_LATER = "tests/rlm/imports/test_stops_later.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 
 RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
@@ -21,6 +22,8 @@ STOPS = Target("rlm/imports/stops.py", (_STOPS,))
 STOPPING = Target("rlm/imports/run.py", (_STOPS,))
 WAITING = Target("rlm/imports/partition.py", (_STOPS,))
 STOP_IDS = Target("rsm_plugins/layout/import_stops.py", (_TWO,))
+FOUND_LESS = Target("rlm/imports/run.py", (_STOPS_LATER,))
+LACKING = Target("rlm/imports/partition.py", (_STOPS_LATER,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_STOPS,))
 DOWNLOAD = Target("rlm/download/store_plans.py", (_STOPS,))
 SOURCES = Target("rlm/download/sources.py", (_STOPS,))
@@ -206,8 +209,8 @@ EDITS: tuple[Edit, ...] = (
     *STOPPING.edits(
         (
             "H4: readers take the end of a refused import for the end of all",
-            "stops.end(stop_of(plan, ends_of(ours.segments.values())), why)\n",
-            "stops.end(stop_of(plan, ends_of(ours.segments.values())), None)\n",
+            "stops.end(stop_of(plan, ends, ours.doubtful), why)\n",
+            "stops.end(stop_of(plan, ends, ours.doubtful), None)\n",
         ),
         (
             "H4: readers take the end of a killed import for the end of all",
@@ -216,7 +219,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a manifest of ours that cannot be used is passed over",
-            "        if ours.unusable is not None:\n",
+            "        if ours.unusable:\n",
             "        if ours.unusable == partition:\n",
         ),
         (
@@ -236,13 +239,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: a segment of ours that was removed is a hole where its import stops",
-            "            return min(base, end)\n",
-            "            return max(base, end)\n",
+            "    return min(end, _covered_to(",
+            "    return max(end, _covered_to(",
         ),
         (
             "a log that overlaps ours refuses what was imported",
-            "        if covered <= base:  # else",
-            "        if covered is not None:  # else",
+            "        offset = max(offset, ends[start])\n",
+            "        offset = max(offset, start)\n",
         ),
         (
             "H4: readers take a log that stopped the import for the end",
@@ -267,6 +270,40 @@ EDITS: tuple[Edit, ...] = (
             "H4: an import removes the stop of another one that runs",
             "        parts = (str(import_id), str(self.partition)",
             "        parts = (str(self.partition)",
+        ),
+    ),
+    *FOUND_LESS.edits(
+        (
+            "a partition that has gone from their bucket says nothing",
+            "        plans += self._vanished(set(found), own)\n",
+            "",
+        ),
+        (
+            "H4: a refusal takes the stop at a missing segment for one behind it",
+            "stops.end(stop_of(plan, ends, ours.doubtful), why)\n",
+            "stops.end(stop_of(plan, ends), why)\n",
+        ),
+        (
+            "H4: an import forgets where others have stopped",
+            "            doubtful=ours.doubtful,\n",
+            "            doubtful=(),\n",
+        ),
+        (
+            "H4: a manifest that cannot be used is a gap once it is removed",
+            "for one in (*self.stops, *self.unusable))\n",
+            "for one in self.stops)\n",
+        ),
+    ),
+    *LACKING.edits(
+        (
+            "H4: a stop goes though something is missing behind it",
+            "            self._check_doubtful()\n",
+            "",
+        ),
+        (
+            "H4: a log that fills a gap stops behind it",
+            "        offset = max(offset, ends[start])\n",
+            "        offset = max(offset, *ends.values())\n",
         ),
     ),
     *SURVEY.edits(
