@@ -14,8 +14,10 @@ import yaml
 from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from kip405.batches import batch_headers
 from kip405.ids import Uuid
 from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.pinterest import indexes_of
 from tests.scenarios.cluster import Cluster, Row
 from tests.scenarios.test_restore import fill
 
@@ -67,12 +69,15 @@ def folder_of(topic: str, partition: int) -> str:
 
 
 def made_by_a_broker(cluster: Cluster, topic: str, root: Path) -> Theirs:
-    """Two partitions with all codecs, headers, tombstones and transactions, uploaded."""
+    """Two partitions with all codecs, headers, tombstones and transactions, uploaded; the first
+    two logs of the second partition overlap.
+    """
     cluster.create_topic(topic, partitions=len(PARTITIONS))
     fill(cluster, topic)
     for partition in PARTITIONS:
         cluster.fill(topic, mib=_ROLLED_MIB, partition=partition)
     ends = {one: upload(cluster, topic, one, root) for one in PARTITIONS}
+    _overlap(root / folder_of(topic, PARTITIONS[1]))
     rows = {level: _read(cluster, topic, ends, level) for level in ISOLATIONS}
     assert len(rows["read_committed"]) < len(rows["read_uncommitted"])
     return Theirs(topic=topic, root=root, ends=ends, rows=rows)
@@ -91,6 +96,20 @@ def upload(cluster: Cluster, topic: str, partition: int, root: Path) -> int:
             shutil.copyfile(file, target / file.name)
     (target / "offset.wm").write_text(closed[-1].stem)
     return int(active.stem)
+
+
+def _overlap(folder: Path) -> None:
+    """In place of the second log one that begins in the middle of the first one, as that of a new
+    leader, whose segments begin elsewhere.
+    """
+    first, second, *_ = sorted(folder.glob("*.log"))
+    batches = list(batch_headers(first.read_bytes()))
+    position, header = batches[len(batches) // 2]
+    log = first.read_bytes()[position:] + second.read_bytes()
+    files = (log, *indexes_of(header.base_offset, log))
+    for suffix, data in zip(_SUFFIXES, files, strict=True):
+        second.with_suffix(f".{suffix}").unlink()
+        (folder / f"{header.base_offset:020d}.{suffix}").write_bytes(data)
 
 
 def _read(cluster: Cluster, topic: str, ends: Mapping[int, int], level: str) -> list[Row]:
