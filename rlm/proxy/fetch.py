@@ -54,7 +54,7 @@ from rlm.proxy.reads import (
 )
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
-from rlm.proxy.settling import Settling
+from rlm.proxy.settling import BarrierLimit, Settling
 from rlm.proxy.splice import (
     CheckedAnswer,
     answers_of,
@@ -72,9 +72,9 @@ _MOST_REPEATS = 8  # of requests repeated because an answer changed what has to 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchDependencies:
-    """What fetches work with; all connections share `high_watermarks`, `quota` and `purgatory`.
-    `node_addresses`: of the nodes that an answer names. `others_wait`: whether other requests wait
-    for the memory that those in work hold.
+    """What fetches work with; all connections share `high_watermarks`, `quota`, `purgatory` and
+    `barrier_limit`. `node_addresses`: of the nodes that an answer names. `others_wait`: whether
+    other requests wait for the memory that those in work hold.
     """
 
     settings: ProxySettings
@@ -83,6 +83,7 @@ class FetchDependencies:
     high_watermarks: HighWatermarks
     quota: FetchQuota
     purgatory: RemoteFetchPurgatory
+    barrier_limit: BarrierLimit
     node_addresses: AddressLookup
     others_wait: Callable[[], bool]
     tracer: Tracer | None = None
@@ -139,8 +140,9 @@ class FetchHandler:
             high_watermarks=self._dependencies.high_watermarks,
         )
         clock = self._dependencies.clock
-        wait_ms = min(max(request.max_wait_ms, 0), self.session_left_ms())
-        deadline_ms = clock.monotonic_ms() + int(wait_ms)
+        began_ms, left_ms = clock.monotonic_ms(), self.session_left_ms()
+        deadline_ms = began_ms + int(min(max(request.max_wait_ms, 0), left_ms))
+        settling = self._settling(tier, deadline_ms, began_ms, left_ms)
         permit = Permit(self._quota, client_id or "", clock, self._counts.throttled)
         reads = RemoteReads(
             tier,
@@ -156,7 +158,7 @@ class FetchHandler:
         further = FurtherReads(reads, permit, self._turns, clock)
         known = self._unanswered, self._readable
         one = _OneFetch(
-            self._dependencies, tier, taken, upstream, answer, further, deadline_ms, *known
+            self._dependencies, settling, taken, upstream, answer, further, deadline_ms, *known
         )
         with answer.traced(self._dependencies.tracer):
             try:
@@ -171,6 +173,13 @@ class FetchHandler:
             finally:
                 reads.cancel()
 
+    def _settling(self, tier: Tier, deadline_ms: int, began_ms: int, left_ms: float) -> Settling:
+        known = self._dependencies
+        limit = known.barrier_limit
+        until_ms = began_ms + int(min(limit.wait_ms(), left_ms))
+        times = {"deadline_ms": deadline_ms, "until_ms": until_ms}
+        return Settling(tier, known.clock, known.metrics, limit, **times)
+
 
 class _OneFetch:
     """One Fetch from its plan to its answer."""
@@ -178,7 +187,7 @@ class _OneFetch:
     def __init__(
         self,
         dependencies: FetchDependencies,
-        tier: Tier,
+        settling: Settling,
         taken: Taken,
         upstream: FetchUpstream,
         answer: FetchAnswer,
@@ -187,8 +196,8 @@ class _OneFetch:
         unanswered: set[Key],
         readable: ReadableTopics,
     ) -> None:
-        self._clock = clock = dependencies.clock
-        self._settling = Settling(tier, clock, dependencies.metrics, deadline_ms)
+        self._clock = dependencies.clock
+        self._settling = settling
         self._high_watermarks = dependencies.high_watermarks
         self._node_addresses = dependencies.node_addresses
         self._taken = taken

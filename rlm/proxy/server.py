@@ -34,6 +34,7 @@ from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.session import SessionError
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.settling import BarrierLimit
 from rlm.proxy.shared import READ_BUFFER_BYTES, Shared
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import PLAIN, Contexts, TlsContexts
@@ -82,6 +83,7 @@ class ProxyServer:
             high_watermarks=HighWatermarks(),
             quota=quota,
             purgatory=self.purgatory,
+            barrier_limit=BarrierLimit(clock, settings.barrier_wait_ms),
             node_addresses=node_addresses,
             others_wait=lambda: self.memory.is_work_waited_for,
             tracer=tracer,

@@ -15,14 +15,14 @@ _CUT_OFF_MS = 250
 class ProxySettings:
     """Where the proxy listens, where the listener behind it is, and a limit on everything (G10).
 
-    `listen_port` 0 means any free port. `barrier_wait_ms` bounds how long ListOffsets,
-    OffsetForLeaderEpoch and DeleteRecords wait for the ledger view (H17); a Fetch waits within its
-    own max_wait. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms
-    end a client that does not complete its TLS handshake, that sends no first request, that does
-    not complete a request, or that is idle (H36). A client in the middle of a request has to send
-    `stalled_request_min_bytes` within `stalled_request_timeout_ms`. `history`: how much of the past
-    each client is shown. `sasl_oauthbearer_sub_claim_name`: the claim of a token that is its
-    owner's principal to the broker.
+    `listen_port` 0 means any free port. `barrier_wait_ms` bounds how long requests wait for the
+    ledger view (H17); a Fetch with a longer max_wait waits for that. `memory_max_bytes` bounds what
+    all connections hold together. The timeouts in ms end a client that does not complete its TLS
+    handshake, that sends no first request, that does not complete a request, or that is idle (H36).
+    A client in the middle of a request has to send `stalled_request_min_bytes` within
+    `stalled_request_timeout_ms`. `history`: how much of the past each client is shown.
+    `sasl_oauthbearer_sub_claim_name`: the claim of a token that is its owner's principal to the
+    broker.
     """
 
     listen_host: str

@@ -2,7 +2,9 @@
 
 A view may be older than a client's offset, so nothing is said of an OFFSET_OUT_OF_RANGE, or of an
 epoch that has ended, before settings and ledger have been read as far as they go now (H17, H37).
-What follows from that is decided in `splice`. This module must not know the broker's frames.
+What follows from that is decided in `splice`. A barrier may take longer than the client waits, and
+no other barrier can stand in for it: it has to begin after the broker's answer. So the Fetch waits
+longer. This module must not know the broker's frames.
 """
 
 import asyncio
@@ -23,22 +25,64 @@ from rlm.proxy.splice import (
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
 
 _LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
+_PAUSE_MS = 30_000  # after a wait in vain: five seconds in thirty-five are lost to others at most
+
+
+class BarrierLimit:
+    """How long a Fetch waits for barriers though its max_wait is over; all connections share it.
+
+    Whoever waits for less than a barrier takes would never be a step further. So a Fetch waits as
+    long as the ListOffsets does that a client sends after an OFFSET_OUT_OF_RANGE, which is rare.
+    Its other partitions wait with it, so that after a wait in vain, while the ledger is away, every
+    Fetch ends with its max_wait for a time (G6).
+    """
+
+    def __init__(self, clock: Clock, wait_ms: int) -> None:
+        """`wait_ms`: from the beginning of a Fetch."""
+        self._clock, self._wait_ms = clock, wait_ms
+        self._pause_ends_ms = -1
+
+    def wait_ms(self) -> int:
+        """For a Fetch that begins now; 0 = no longer than its max_wait."""
+        return 0 if self._clock.monotonic_ms() < self._pause_ends_ms else self._wait_ms
+
+    def waited_in_vain(self) -> None:
+        """A Fetch has waited longer than its max_wait, and its barrier has not passed."""
+        self._pause_ends_ms = self._clock.monotonic_ms() + _PAUSE_MS
 
 
 class Settling:
-    """Of one Fetch, up to its deadline on the monotonic clock."""
+    """Of one Fetch, whose max_wait ends at `deadline_ms` on the monotonic clock. It may wait for
+    barriers until `until_ms`, which is not earlier.
+    """
 
-    def __init__(self, tier: Tier, clock: Clock, metrics: ProxyMetrics, deadline_ms: int) -> None:
+    def __init__(
+        self,
+        tier: Tier,
+        clock: Clock,
+        metrics: ProxyMetrics,
+        limit: BarrierLimit,
+        *,
+        deadline_ms: int,
+        until_ms: int,
+    ) -> None:
         self._tier, self._clock, self._metrics = tier, clock, metrics
-        self._deadline_ms = deadline_ms
+        self._limit = limit
+        self._deadline_ms, self._until_ms = deadline_ms, max(deadline_ms, until_ms)
         self._is_tier_late = False
 
     def _left_ms(self) -> int:
-        return self._deadline_ms - self._clock.monotonic_ms()
+        return self._until_ms - self._clock.monotonic_ms()
+
+    def _failed(self, began_ms: int) -> None:
+        """What was waited for has not come. Where others had to wait for it, that was enough."""
+        beyond_ms = self._clock.monotonic_ms() - max(began_ms, self._deadline_ms)
+        if self._deadline_ms < self._until_ms and beyond_ms > _LEAST_BARRIER_MS:
+            self._limit.waited_in_vain()
 
     @property
     def has_waited(self) -> bool:
-        """Whether the client has waited for another partition already, as long as it wants to."""
+        """Whether the client has waited for another partition already, as long as it may."""
         return self._is_tier_late and self._left_ms() <= 0
 
     async def leave_open(self, partition: PartitionFetch) -> None:
@@ -52,14 +96,16 @@ class Settling:
         if partition.tiered is not None and not partition.tiered.led_here:
             refuse_follower(partition)
             return False
+        began_ms, index = self._clock.monotonic_ms(), partition.asked.index
         bound_ms = max(self._left_ms(), _LEAST_BARRIER_MS)
-        index = partition.asked.index
         asking = group.create_task(watermarks_or_none(self._tier, partition.ref, index, bound_ms))
         view = await self._barrier(partition, bound_ms)
         if view is None:
             asking.cancel()
             return settle_out_of_range(partition, None, None)
         watermarks = await asking
+        if watermarks is None:
+            self._failed(began_ms)
         if frozen(view):
             refuse_storage(partition, watermarks)
         elif isinstance(view, RemoteStorageError):
@@ -101,8 +147,13 @@ class Settling:
         self, partition: PartitionFetch, bound_ms: int
     ) -> TierPartition | RemoteStorageError | None:
         began_ms = self._clock.monotonic_ms()
-        view = await guarded(self._tier.barrier(partition.ref, partition.asked.index, bound_ms))
-        passed = not isinstance(view, RemoteStorageError)
+        passed = False
+        try:
+            view = await guarded(self._tier.barrier(partition.ref, partition.asked.index, bound_ms))
+            passed = not isinstance(view, RemoteStorageError)
+        finally:  # a client that waits no longer has left
+            if not passed:
+                self._failed(began_ms)
         self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
         return view
 

@@ -144,7 +144,7 @@ EDITS: tuple[Edit, ...] = (
     *HELD.edits(
         (
             "KIP-368: a fetch is repeated after the session, and its client is cut off",
-            "min(max(request.max_wait_ms, 0), self.session_left_ms())",
+            "min(max(request.max_wait_ms, 0), left_ms)",
             "max(request.max_wait_ms, 0)",
         ),
     ),

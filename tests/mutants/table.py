@@ -4,6 +4,7 @@ from tests.mutants import (
     of_accept_retention,
     of_api_rights,
     of_attachment,
+    of_barriers,
     of_blocks,
     of_certificates,
     of_chunks,
@@ -79,6 +80,7 @@ from tests.mutants.edits import Edit
 EDITS: tuple[Edit, ...] = (
     *of_accept_retention.EDITS,
     *of_attachment.EDITS,
+    *of_barriers.EDITS,
     *of_blocks.EDITS,
     *of_certificates.EDITS,
     *of_formats.EDITS,

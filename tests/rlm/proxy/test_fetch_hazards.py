@@ -77,8 +77,9 @@ async def test_h17_not_ready_is_empty_with_the_real_high_watermark_within_max_wa
 
 
 @pytest.mark.usefixtures("short_first_moment")
-async def test_h17_a_hanging_barrier_ends_with_max_wait() -> None:
-    async with world() as w:
+@pytest.mark.parametrize("barrier_wait_ms", [0, 400])
+async def test_h17_a_hanging_barrier_ends_with_max_wait_or_soon_after(barrier_wait_ms: int) -> None:
+    async with world(barrier_wait_ms=barrier_wait_ms) as w:
         w.tier.hang = True
         w.tier.view_hidden = True
         client = await w.connect()

@@ -25,6 +25,7 @@ from rlm.proxy.memory import OVERDRAFT_BYTES, Verdict
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries, Taken
 from rlm.proxy.settings import ProxySettings
+from rlm.proxy.settling import BarrierLimit
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rlm.remote_log.visible import VisibleTiers
 from tests import waiting
@@ -443,6 +444,7 @@ async def test_h36_an_answer_is_let_go_before_the_broker_is_asked_again() -> Non
         high_watermarks=HighWatermarks(),
         quota=NoQuota(),
         purgatory=RemoteFetchPurgatory(clock, NoMetrics()),
+        barrier_limit=BarrierLimit(clock, 5_000),
         node_addresses=keep_addresses,
         others_wait=lambda: False,
     )

@@ -22,7 +22,7 @@ async def test_h17_partitions_that_are_not_ready_do_not_wait_one_after_the_other
     broker = FakeBroker(logs={(TOPIC, 0): Log(record_bytes=record_bytes)})
 
     async def attempt() -> None:
-        async with world(tier=tier, broker=broker) as w:
+        async with world(tier=tier, broker=broker, barrier_wait_ms=200) as w:
             client = await w.connect()
             far_below = [asked(40, partition) for partition in range(1, PARTITIONS + 1)]
             request = fetch_request(12, asked(150, max_bytes=1 << 20), *far_below, max_wait_ms=200)

@@ -1,0 +1,54 @@
+"""Planted bugs in how long a Fetch waits for barriers, and in what a barrier shows."""
+
+from tests.mutants.edits import Edit, Target
+
+_SLOW = ("tests/rlm/proxy/test_h17_slow_barriers.py",)
+LIMIT = Target("rlm/proxy/settling.py", _SLOW)
+FETCH = Target("rlm/proxy/fetch.py", _SLOW)
+
+EDITS: tuple[Edit, ...] = (
+    *LIMIT.edits(
+        (
+            "H17: a Fetch waits for no barrier beyond its max_wait",
+            "        return self._until_ms - self._clock.monotonic_ms()\n",
+            "        return self._deadline_ms - self._clock.monotonic_ms()\n",
+        ),
+        (
+            "G6: each Fetch waits for barriers that do not pass",
+            "return 0 if self._clock.monotonic_ms() < self._pause_ends_ms else self._wait_ms",
+            "return self._wait_ms",
+        ),
+        (
+            "G6: clients that have left are not counted, and wait again when they come back",
+            "        passed = False\n        try:\n",
+            "        passed = True\n        try:\n",
+        ),
+        (
+            "H17: barriers that fail at once keep all others from being waited for",
+            "beyond_ms > _LEAST_BARRIER_MS:",
+            "beyond_ms > -1:",
+        ),
+        (
+            "H17: a pause without end, as each Fetch in it begins it anew",
+            "        if self._deadline_ms < self._until_ms and beyond_ms",
+            "        if beyond_ms",
+        ),
+        (
+            "H17: a Fetch that waits longer than others is given less time for barriers",
+            "self._deadline_ms, self._until_ms = deadline_ms, max(deadline_ms, until_ms)",
+            "self._deadline_ms, self._until_ms = deadline_ms, until_ms",
+        ),
+        (
+            "G6: each Fetch waits for watermarks that the broker does not give",
+            "        if watermarks is None:\n            self._failed(began_ms)\n",
+            "",
+        ),
+    ),
+    *FETCH.edits(
+        (
+            "KIP-368: a barrier is waited for beyond the session",
+            "        until_ms = began_ms + int(min(limit.wait_ms(), left_ms))\n",
+            "        until_ms = began_ms + limit.wait_ms()\n",
+        ),
+    ),
+)
