@@ -112,11 +112,10 @@ class LocalTier:
     async def _barrier(
         self, topic: TopicRef, partition: int, deadline_ms: int
     ) -> TierPartition | None:
-        await self._settings.barrier(deadline_ms)
-        described = await self._describe(topic)
-        if described is None:
-            return None
-        led = partitions_of([described]).get(PartitionKey(described.topic_id, partition))
+        led = await self._led(topic, partition)
+        if led is None or led.leader != self._node_id:  # a snapshot passes barriers of its own
+            await self._settings.barrier(deadline_ms)
+            led = await self._led(topic, partition)
         if led is None:
             return None
         if led.leader != self._node_id:
@@ -125,8 +124,17 @@ class LocalTier:
             snapshot = await self._coalesced.take(led)
         except Fenced as error:
             raise Unavailable(f"{led.topic_id_partition}: {error}") from error
+        if self._settings.view.topic(led.key.topic_id) is None:
+            return None
         # A shared snapshot may be of a newer leadership than the one that was described above.
         return self._view(snapshot.led, snapshot)
+
+    async def _led(self, topic: TopicRef, partition: int) -> LedPartition | None:
+        """The partition of a tiered topic according to the broker."""
+        described = await self._describe(topic)
+        if described is None:
+            return None
+        return partitions_of([described]).get(PartitionKey(described.topic_id, partition))
 
     async def _describe(self, topic: TopicRef) -> TopicDescription | None:
         """The tiered topic that this reference currently means, according to the broker."""

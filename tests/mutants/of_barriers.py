@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 _SLOW = ("tests/rlm/proxy/test_h17_slow_barriers.py",)
 LIMIT = Target("rlm/proxy/settling.py", _SLOW)
 FETCH = Target("rlm/proxy/fetch.py", _SLOW)
+TIER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_local_tier.py",))
 
 EDITS: tuple[Edit, ...] = (
     *LIMIT.edits(
@@ -49,6 +50,28 @@ EDITS: tuple[Edit, ...] = (
             "KIP-368: a barrier is waited for beyond the session",
             "        until_ms = began_ms + int(min(limit.wait_ms(), left_ms))\n",
             "        until_ms = began_ms + limit.wait_ms()\n",
+        ),
+    ),
+    *TIER.edits(
+        (
+            "H17: a barrier does not read the settings",
+            "            await self._settings.barrier(deadline_ms)\n            led = await",
+            "            led = await",
+        ),
+        (
+            "H17: of a partition led elsewhere a barrier does not read the settings",
+            "        if led is None or led.leader != self._node_id:  # a",
+            "        if led is None:  # a",
+        ),
+        (
+            "H17: a topic that was not tiered any more behind the barrier is tiered",
+            "        if self._settings.view.topic(led.key.topic_id) is None:\n",
+            "        if led is None:\n",
+        ),
+        (
+            "a barrier reads the settings twice",
+            "        if led is None or led.leader != self._node_id:  # a",
+            "        if topic:  # a",
         ),
     ),
 )

@@ -210,11 +210,6 @@ EDITS: tuple[Edit, ...] = (
             "self._leadership.snapshot.taken_at_ms >= -1",
         ),
         (
-            "H17: a barrier does not read the settings",
-            "        await self._settings.barrier(deadline_ms)\n        described",
-            "        described",
-        ),
-        (
             "H17: a barrier takes no snapshot",
             "            snapshot = await self._coalesced.take(led)\n",
             "            snapshot = self._snapshots.snapshots[led.key]\n",

@@ -130,12 +130,59 @@ async def test_a_partition_led_elsewhere_says_so(site: Site) -> None:
 
 
 async def test_a_barrier_that_does_not_pass_in_time_is_unavailable(site: Site) -> None:
-    async def never(deadline_ms: int) -> None:
-        await asyncio.Event().wait()
+    """What it has begun is of use to whoever asks next: old offsets are known then (H17)."""
+    passes, kept = asyncio.Event(), asyncio.Event()
+    barrier = site.rig.settings.barrier
 
-    site.rig.settings.barrier = never  # type: ignore[method-assign]
-    with pytest.raises(Unavailable, match="within 20 ms"):
-        await site.tier.barrier(BY_NAME, 0, 20)
+    async def slow(deadline_ms: int) -> None:
+        await passes.wait()
+        await barrier(deadline_ms)
+
+    site.rig.settings.barrier = slow  # type: ignore[method-assign]
+    site.snapshots.on_kept = lambda _: kept.set()
+    await site.leadership.refresh()
+    try:
+        with pytest.raises(Unavailable, match="within 20 ms"):
+            await site.tier.barrier(BY_NAME, 0, 20)
+        view = site.tier.partition(BY_NAME, 0)
+        assert view is not None and view.remote_next_offset == -1
+    finally:
+        passes.set()
+    async with asyncio.timeout(60):
+        await kept.wait()
+    view = site.tier.partition(BY_NAME, 0)
+    assert view is not None and view.remote_next_offset == 250
+
+
+async def test_a_barrier_reads_the_settings_once(site: Site) -> None:
+    """Three reads, one after the other, would take a client's time where each is slow."""
+    for elsewhere in (False, True):
+        if elsewhere:
+            site.rig.broker.elect(2, 1)
+        before = site.rig.settings.barriers, len(site.rig.ledger.barriers)
+        assert await site.barrier() is not None
+        found = site.rig.settings.barriers, len(site.rig.ledger.barriers)
+        assert found == (before[0] + 1, before[1] + (not elsewhere))
+
+
+async def test_h17_whether_a_topic_is_tiered_is_known_behind_the_barrier(site: Site) -> None:
+    site.rig.settings.lags = True
+    for topic in (BY_NAME, BY_ID):
+        site.rig.settings.remove(f"topic/{PARTITION.topic_id}")
+        assert await site.barrier(topic) is None
+        site.rig.enable()
+        view = await site.barrier(topic)
+        assert view is not None and view.remote_next_offset == 250
+
+
+async def test_h17_what_is_known_of_a_partition_led_elsewhere_is_behind_the_barrier(
+    site: Site,
+) -> None:
+    site.rig.broker.elect(2, 1)
+    site.rig.settings.lags = True
+    site.rig.remote_start(100)
+    view = await site.barrier()
+    assert view is not None and (view.led_here, view.remote_log_start_offset) == (False, 100)
 
 
 async def test_reads_before_the_first_snapshot_are_unavailable(site: Site) -> None:
