@@ -10,7 +10,9 @@ Python's collector of reference cycles has a setting too. It begins after 700 mo
 than freed. Snapshots of many partitions at a time make tens of thousands that are freed a moment
 later, and those that it meets alive count as old objects, all of which it then visits: an idle
 service of 1,000 partitions spent a tenth of its processor time so. What has no cycles is freed at
-once in any case. This module must not know what the memory is for.
+once in any case. A program that has not begun to collect when it imports spends a quarter less
+processor time on its start: modules stay, and each new collection would visit them again. This
+module must not know what the memory is for.
 """
 
 import ctypes
@@ -63,9 +65,19 @@ def keep_freed_memory(kept_bytes: int, library: str | None = None) -> bool:
     return bool(is_reusing and mallopt(_M_TRIM_THRESHOLD, kept_bytes))
 
 
+def collect_cycles_from_now() -> None:
+    """Where a program has disabled the collection of reference cycles while it imports, begin it,
+    and never collect among the objects that are there now. Elsewhere nothing is done.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def collect_cycles_less_often() -> None:
     """Have Python collect reference cycles after `CYCLES_AFTER_OBJECTS` new objects, and never
     among those that are there now: the modules of the process, which stay.
     """
     gc.freeze()
     gc.set_threshold(CYCLES_AFTER_OBJECTS, *gc.get_threshold()[1:])
+    gc.enable()

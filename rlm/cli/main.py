@@ -3,6 +3,7 @@
 Commands are imported when they are called, so that --help is fast.
 """
 
+import gc
 import importlib
 import os
 import signal
@@ -27,6 +28,8 @@ EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_INTERRUPTED = 130
 _AGAIN_SECONDS = 0.05
+_IMPORT_MORE = ("attach", "serve")
+"""Commands that import a service when they have read its settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +232,11 @@ class LazyGroup(click.Group):
     status.
     """
 
+    def __call__(self, *args: Any, **extra: Any) -> Any:
+        """As a program of its own: see `kip405.process` for why it begins so."""
+        gc.disable()
+        return super().__call__(*args, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
 
@@ -238,6 +246,8 @@ class LazyGroup(click.Group):
             return None
         with interrupted_afterwards():
             module = importlib.import_module(lazy.module)
+        if cmd_name not in _IMPORT_MORE:
+            begin_to_collect()
         command: click.Command = getattr(module, lazy.attribute)
         return command
 
@@ -288,6 +298,13 @@ class LazyGroup(click.Group):
         except (click.Abort, KeyboardInterrupt) as error:
             raise SystemExit(EXIT_INTERRUPTED) from error
         raise SystemExit(status if isinstance(status, int) else 0)
+
+
+def begin_to_collect() -> None:
+    """What follows has been imported; a service begins by itself."""
+    from kip405.process import collect_cycles_from_now
+
+    collect_cycles_from_now()
 
 
 @contextmanager
@@ -425,6 +442,7 @@ def _serve_broker(path: Path, *, as_core: bool) -> None:
     if config.proxy_workers and not as_core:
         from rlm.service import supervised
 
+        begin_to_collect()
         if not supervised.run(config, path):
             raise click.exceptions.Exit(EXIT_WRONG_USE)
         return

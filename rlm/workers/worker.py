@@ -4,11 +4,16 @@
 dies with its supervisor.
 """
 
+import gc
+import sys
+
+if __name__ == "__main__":
+    gc.disable()  # what follows imports; see kip405.process
+
 import asyncio
 import json
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +23,7 @@ import structlog
 from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from kip405.errors import Invalid
 from kip405.open_files import raise_open_files_limit
-from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
+from kip405.process import KEPT_BY_A_TASK_BYTES, collect_cycles_from_now, keep_freed_memory
 from rlm.clock import Clock, SystemClock
 from rlm.plans.client_activity import ClientTable
 from rlm.plans.client_history import HistoryRules
@@ -225,6 +230,7 @@ def main(arguments: list[str]) -> int:
     settings = WorkerSettings.of(first_line())
     configure_logs(level=settings.log_level, log_format=settings.log_format)
     keep_freed_memory(KEPT_BY_A_TASK_BYTES)
+    collect_cycles_from_now()
     raise_open_files_limit(_FILES_OF_A_CONNECTION * settings.proxy.max_connections + _OTHER_FILES)
     listening = [socket.socket(fileno=int(descriptor)) for descriptor in arguments]
     try:

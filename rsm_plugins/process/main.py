@@ -1,5 +1,10 @@
 """`rsm-plugin`: serves a store as a plugin, or runs the conformance suite against any plugin."""
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # what follows imports; see kip405.process
+
 import asyncio
 import signal
 import sys
@@ -9,7 +14,12 @@ from typing import Any, NoReturn
 import click
 
 from kip405.errors import Invalid, RemoteStorageError
-from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
+from kip405.process import (
+    KEPT_BY_A_SERVICE_BYTES,
+    collect_cycles_from_now,
+    keep_freed_memory,
+    software_version,
+)
 from kip405.settings import Setting, Table, masked
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
@@ -21,6 +31,8 @@ from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 EXIT_INTERRUPTED = 130
+_SERVE = "serve"
+"""Imports the libraries of its kind of store when it reads the settings."""
 
 
 class _ServeCommand(click.Command):
@@ -72,11 +84,14 @@ class _Group(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(software_version(), prog_name="rsm-plugin")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Stores of remote log segments as gRPC plugins (contract: proto/rsm_plugins/v1)."""
+    if ctx.invoked_subcommand != _SERVE:
+        collect_cycles_from_now()
 
 
-@main.command("serve", cls=_ServeCommand)
+@main.command(_SERVE, cls=_ServeCommand)
 @click.option(
     "--config", "config", required=True, type=click.Path(path_type=Path), help="YAML file."
 )
@@ -93,6 +108,7 @@ def serve_command(config: Path) -> None:
         secrets = settings.secrets
         configure_logs(level=settings.log_level, secrets=secrets)
         keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
+        collect_cycles_from_now()
         asyncio.run(_serve_until_signal(settings))
     except Invalid as error:
         _fail(masked(str(error), secrets), EXIT_CONFIGURATION)

@@ -1,12 +1,18 @@
 """The allocator is set up where glibc is, and left alone elsewhere."""
 
+import gc
 import platform
 import subprocess
 import sys
 
 import pytest
 
-from kip405.process import KEPT_BY_A_SERVICE_BYTES, KEPT_BY_A_TASK_BYTES, keep_freed_memory
+from kip405.process import (
+    KEPT_BY_A_SERVICE_BYTES,
+    KEPT_BY_A_TASK_BYTES,
+    collect_cycles_from_now,
+    keep_freed_memory,
+)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
@@ -41,3 +47,9 @@ assert len(kept) > 1_000, "it was looked for at once"
 
 def test_cycles_are_looked_for_less_often_and_found() -> None:
     subprocess.run([sys.executable, "-c", _AFTER_START], check=True, timeout=240)
+
+
+def test_who_collects_already_goes_on_as_before() -> None:
+    frozen = gc.get_freeze_count()
+    collect_cycles_from_now()
+    assert (gc.isenabled(), gc.get_freeze_count()) == (True, frozen)
