@@ -39,7 +39,7 @@ SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _LIMIT_S = 120
 """Far more than anything takes that comes at all, also where all tests run at a time."""
 _COMMAND_TIMEOUT_S = 120
-_NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_IN_PROGRESS", "has no segment")
+_NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_", "NOT_LEADER_OR_", "has no segment")
 _KEPT = "--local-retention-bytes"
 
 _AWAY = (KafkaException, CommandFailed, Unavailable, subprocess.TimeoutExpired, OSError, EOFError)
@@ -214,7 +214,7 @@ class Cluster:
             done.append(self.rlm("topics", "enable", topic, *chosen, check=False))
             return not any(text in done[-1].stderr for text in _NOT_YET)
 
-        self.wait_for(is_known, "services that know each other, and groups")
+        self.wait_for(is_known, "services that know each other, groups and a new topic")
         assert done[-1].returncode == 0, f"{topic} {chosen}: {done[-1].stdout}{done[-1].stderr}"
 
     def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
