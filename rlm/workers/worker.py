@@ -169,7 +169,6 @@ class Worker:
                 for watch in self.proxy.stalled_clients(lambda: self._memory.lacking_bytes):
                     group.create_task(watch.run())
                 log.info("worker_started", worker=self._settings.worker)
-                say_ready()
                 await self._until_stopped()
                 await self._ending.drain(self.proxy.close)
                 self._report()
@@ -178,12 +177,13 @@ class Worker:
             self._ending.ended()
 
     async def _until_stopped(self) -> None:
-        """Until SIGTERM or SIGINT; nothing is accepted after it."""
+        """Ready until SIGTERM or SIGINT; nothing is accepted after it."""
         loop = asyncio.get_running_loop()
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
         die_with_supervisor(loop)
+        say_ready()
         await stopped.wait()
         self._ending.asked()
         if self._accepting is not None:
