@@ -11,6 +11,7 @@ _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 _OVERLAPS = "tests/rlm/imports/test_overlaps.py"
 _LATER = "tests/rlm/imports/test_overlaps_later.py"
 _LISTINGS = "tests/rlm/imports/test_listings.py"
+_HISTORIES = "tests/rlm/imports/test_histories.py"
 _TWO = "tests/rlm/imports/test_two_imports.py"
 _STOPS_LATER = "tests/rlm/imports/test_stops_later.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
@@ -28,6 +29,7 @@ SURVEY = Target("rlm/tasks/store_survey.py", (_STOPS,))
 DOWNLOAD = Target("rlm/download/store_plans.py", (_STOPS,))
 SOURCES = Target("rlm/download/sources.py", (_STOPS,))
 LISTED = Target("rlm/tasks/settled_listing.py", (_LISTINGS,))
+RANDOM = Target("rlm/tasks/settled_listing.py", (_HISTORIES,))
 SURVEYED = Target("rlm/tasks/store_survey.py", (_LISTINGS,))
 ATTACHED = Target("rlm/tasks/attachment.py", (_LISTINGS,))
 DOWNLOADED = Target("rlm/download/sources.py", (_LISTINGS,))
@@ -332,6 +334,13 @@ EDITS: tuple[Edit, ...] = (
             "H4: a stop that comes and goes between two listings was none",
             "_LISTINGS = 2\n",
             "_LISTINGS = 1\n",
+        ),
+    ),
+    *RANDOM.edits(
+        (
+            "H4: every listing is settled",
+            "    for _ in range(_LISTINGS):\n",
+            "    for _ in range(0):\n",
         ),
     ),
     *SURVEYED.edits(
