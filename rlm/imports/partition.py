@@ -93,7 +93,7 @@ def stop_of(plan: ImportPlan, ends: Mapping[int, int], doubtful: Iterable[int] =
     our segments by start offset. It is below some of them where another is to be imported again.
     `doubtful`: where it was not known before what follows; a gap behind them still is not.
     """
-    first = plan.logs[0].base_offset if plan.logs else min(doubtful, default=0)
+    first = plan.logs[0].base_offset if plan.logs else min(doubtful, default=plan.begins_at)
     end = max(ends.values(), default=first)
     missing = (one.base_offset for one in plan.logs if one.base_offset not in ends)
     return min(end, _covered_to(ends, min((*missing, *doubtful), default=end)))

@@ -6,7 +6,7 @@ command continues after an interruption, and takes what has been uploaded since.
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
@@ -142,20 +142,21 @@ class BucketImport:
         found = [one async for one in self._partitions()]
         own = await self._own(identity, {one.topic for one in found})
         plans = [await self._plan(one, own) for one in sorted(found)]
-        plans += self._vanished(set(found), own)
+        plans += [one async for one in self._vanished(set(found), own)]
         await self._check_found({one.topic for one in found})
         return plans, own
 
-    def _vanished(self, found: Set[TopicPartition], own: Own) -> list[ImportPlan]:
+    async def _vanished(self, found: Set[TopicPartition], own: Own) -> AsyncIterator[ImportPlan]:
         """Partitions whose import never came to its end, and that are not in their bucket any more:
-        without them nobody would say what is to be done.
+        without them nobody would say what is to be done. Not those that came since it was listed,
+        which another import has found: its stop stays.
         """
         gone = {one for ours in own.values() if ours.stops and (one := ours.partition) is not None}
-        return [
-            ImportPlan(partition=one, watermark=None, refused=_VANISHED.format(one))
-            for one in sorted(gone, key=str)
-            if one.topic_partition not in found and self._is_chosen(one.topic, one.partition)
-        ]
+        for one in sorted(gone, key=str):
+            of = one.topic_partition
+            if of in found or not self._is_chosen(*of) or await self._segments(of):
+                continue
+            yield ImportPlan(partition=one, watermark=None, refused=_VANISHED.format(one))
 
     async def _plan(self, found: TopicPartition, own: Own) -> ImportPlan:
         partition = TopicIdPartition(
@@ -168,8 +169,9 @@ class BucketImport:
         try:
             watermark = await self._watermark(found)
         except Corrupt as error:
-            why = f"{error}: have it mended in their bucket"
-            return ImportPlan(partition=partition, watermark=None, refused=why)
+            there = (await self._segments(found)).values()
+            unknown = plan_import(partition, there, None, ours.segments, accepts_gaps=False)
+            return replace(unknown, refused=f"{error}: have it mended in their bucket")
         # Listed after the watermark was read, so that all that it promises is in the listing.
         segments = await self._segments(found)
         return plan_import(

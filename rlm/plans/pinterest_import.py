@@ -71,7 +71,8 @@ class UploadedLog:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
     """What is to be done for one partition. `refused`: why nothing is; None = it can begin.
-    `beyond`: how many logs are above the watermark, and come later.
+    `beyond`: how many logs are above the watermark, and come later. `begins_at`: where their log
+    begins, for one that is refused without `logs`.
     """
 
     partition: TopicIdPartition
@@ -80,6 +81,7 @@ class ImportPlan:
     beyond: int = 0
     warnings: tuple[str, ...] = ()
     refused: str | None = None
+    begins_at: int = 0
 
     @property
     def new(self) -> tuple[UploadedLog, ...]:
@@ -100,14 +102,15 @@ def plan_import(
 ) -> ImportPlan:
     """`imported`: the segments that are in our store, by their start offset."""
     ordered = sorted(found, key=lambda one: one.base_offset)
+    whole, warnings = _without_remains(ordered)
+    with_log = [one for one in whole if LOG in one.suffixes]
+    begins_at = next((one.base_offset for one in with_log), 0)
     if watermark is None:
         why = (
             "it has no offset.wm, which their uploader writes last, so no segment is known to be "
             "whole: have it back in their bucket"
         )
-        return ImportPlan(partition=partition, watermark=None, refused=why)
-    whole, warnings = _without_remains(ordered)
-    with_log = [one for one in whole if LOG in one.suffixes]
+        return ImportPlan(partition=partition, watermark=None, refused=why, begins_at=begins_at)
     logs = _logs(with_log, imported, watermark)
     taken = tuple(one for one in logs if one.base_offset <= watermark)
     warnings += _missing_files(whole, watermark)
@@ -119,6 +122,7 @@ def plan_import(
         beyond=len(logs) - len(taken),
         warnings=tuple(warnings),
         refused=_refusal(kept, whole, watermark, imported, accepts_gaps=accepts_gaps),
+        begins_at=begins_at,
     )
 
 

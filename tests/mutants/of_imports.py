@@ -25,6 +25,7 @@ WAITING = Target("rlm/imports/partition.py", (_STOPS,))
 STOP_IDS = Target("rsm_plugins/layout/import_stops.py", (_TWO,))
 FOUND_LESS = Target("rlm/imports/run.py", (_STOPS_LATER,))
 LACKING = Target("rlm/imports/partition.py", (_STOPS_LATER,))
+FOUND_LATER = Target("rlm/imports/run.py", (_TWO,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_STOPS,))
 DOWNLOAD = Target("rlm/download/store_plans.py", (_STOPS,))
 SOURCES = Target("rlm/download/sources.py", (_STOPS,))
@@ -204,8 +205,8 @@ EDITS: tuple[Edit, ...] = (
     *RUN.edits(
         (
             "a damaged watermark stops all partitions",
-            "        except Corrupt as error:\n            why",
-            "        except NotFound as error:\n            why",
+            "        except Corrupt as error:\n            there",
+            "        except NotFound as error:\n            there",
         ),
     ),
     *STOPPING.edits(
@@ -277,7 +278,7 @@ EDITS: tuple[Edit, ...] = (
     *FOUND_LESS.edits(
         (
             "a partition that has gone from their bucket says nothing",
-            "        plans += self._vanished(set(found), own)\n",
+            "        plans += [one async for one in self._vanished(set(found), own)]\n",
             "",
         ),
         (
@@ -296,7 +297,19 @@ EDITS: tuple[Edit, ...] = (
             "for one in self.stops)\n",
         ),
     ),
+    *FOUND_LATER.edits(
+        (
+            "a partition that another import has found meanwhile has gone",
+            " or await self._segments(of):\n",
+            ":\n",
+        ),
+    ),
     *LACKING.edits(
+        (
+            "a refusal stops where their log never was",
+            "default=plan.begins_at)\n",
+            "default=0)\n",
+        ),
         (
             "H4: a stop goes though something is missing behind it",
             "            self._check_doubtful()\n",

@@ -98,3 +98,38 @@ async def test_h04_a_log_that_is_to_fill_an_accepted_gap_stops_there(tmp_path: P
     site.bucket.watermark(200)
     await site.run(site.work(accepts_gaps=True))
     assert await starts(site) == [60]
+
+
+@pytest.mark.parametrize("watermark", [None, b"no number", b"%020d" % 50])
+async def test_a_refusal_stops_where_their_log_begins(
+    tmp_path: Path, watermark: bytes | None
+) -> None:
+    """Nothing is missing before that, when the import goes on."""
+    site = site_with(tmp_path, FIRST, SECOND, THIRD)
+    site.bucket.file(0).unlink()  # by their retention
+    file = site.bucket.folder / "offset.wm"
+    if watermark is None:
+        file.unlink()
+    else:
+        file.write_bytes(watermark)
+    await site.run()
+    assert await starts(site) == [100]
+    site.bucket.watermark(200)
+    site.bucket.file(200).write_bytes(THIRD[:-1])
+    await site.run()
+    assert await starts(site) == [200]
+    upload_all(site.bucket, THIRD)
+    (done,) = await site.run()
+    assert (done.stopped, await starts(site)) == (None, [])
+
+
+async def test_h04_what_another_import_may_still_write_is_not_passed_over(tmp_path: Path) -> None:
+    """It has listed logs that their retention has deleted since, and may be killed behind them."""
+    site = site_with(tmp_path, FIRST, SECOND, THIRD)
+    await killed(site, 0)
+    gone(site, 0)
+    (done,) = await site.run()
+    assert "no log has the offsets 0 to 99" in (done.stopped or "")
+    assert await starts(site) == [0]
+    (done,) = await site.run(site.work(accepts_gaps=True))
+    assert (done.stopped, await starts(site)) == (None, [])

@@ -1,11 +1,14 @@
 """Two imports of one partition that run at once leave each other's stops (H4)."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.builders.pinterest import upload_all
+from kip405.contracts import StoredObject
+from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
+from tests.builders.pinterest import LAYOUT, TOPIC, TheirBucket, upload_all
 from tests.rlm.imports.test_stops import FIRST, SECOND, THIRD, doubts
-from tests.rlm.imports.uploads import site_with, waiting
+from tests.rlm.imports.uploads import Waiting, killed, site_with, waiting
 
 
 async def test_h04_an_import_that_ends_leaves_the_stop_of_another_one(tmp_path: Path) -> None:
@@ -44,3 +47,27 @@ async def test_h04_an_import_that_ends_leaves_a_refusal_that_is_like_one_before_
     await first
     (doubt,) = await doubts(site)
     assert "it has no offset.wm" in doubt.why
+
+
+async def test_a_partition_that_came_since_their_bucket_was_listed_has_not_gone(
+    tmp_path: Path,
+) -> None:
+    """Another import has found it, and its stop stays."""
+    site = site_with(tmp_path, FIRST)
+    await site.run()
+    other = TheirBucket(site.bucket.root, partition=1)
+
+    class Late(Waiting):
+        async def listed(self, folder: str) -> AsyncIterator[StoredObject]:
+            async for one in super().listed(folder):
+                yield one
+            if not other.folder.exists() and LAYOUT.folder(TOPIC, 1).startswith(folder):
+                upload_all(other, FIRST, SECOND)
+                await killed(site, 100)
+
+    objects = Late(site, 100)
+    await site.run(site.work(ImportingRemoteStorageManager(site.own(), LAYOUT, objects)))
+    (doubt,) = await doubts(site, 1)
+    assert "an import is under way here" in doubt.why
+    await site.run()
+    assert await doubts(site, 1) == ()
