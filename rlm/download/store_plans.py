@@ -82,7 +82,7 @@ class StorePlans:
         if partition.spellings & self._accepted:
             return []
         return [
-            Doubt(start=one.start_offset, next_offset=MAX_OFFSET, why=one.why)
+            Doubt(start=one.start_offset or 0, next_offset=MAX_OFFSET, why=one.why)
             for one in partition.stops
         ]
 

@@ -17,8 +17,9 @@ starts whose start was raised after the last copy. The rules, for one partition:
   deleted does not come back. Without a backup it does not start below the first segment either.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kip405.errors import Invalid
 from kip405.ids import MAX_OFFSET, Uuid
@@ -51,9 +52,11 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadSegment:
-    """A segment whose manifest cannot be used: it begins at `start_offset`."""
+    """A segment whose manifest cannot be used: it begins at `start_offset`. None: at the first
+    offset that the others do not have, as what may be missing lies in a gap or at the end.
+    """
 
-    start_offset: int
+    start_offset: int | None
     why: str
 
 
@@ -104,7 +107,8 @@ def plan_partition(
     history = _history(ledger, backup.published, stored, is_accepted=is_accepted)
     lineage = published_lineage(ledger, history)
     start = _start(ledger, lineage, manifest_start_offset, backup)
-    found = () if is_accepted else (*_disputed(ledger, lineage, backup), *_from_unread(unread))
+    left_out = _from_unread(unread, partial(_whole_to, ledger, lineage, start, backup.holes))
+    found = () if is_accepted else (*_disputed(ledger, lineage, backup), *left_out)
     doubts = tuple(one for one in found if one.next_offset > start)
     return PartitionPlan(
         remote_log_start_offset=start,
@@ -151,9 +155,16 @@ def _start(
     return max(first, manifest_start_offset)
 
 
-def _from_unread(unread: Iterable[UnreadSegment]) -> Iterator[Doubt]:
+def _from_unread(unread: Iterable[UnreadSegment], whole_to: Callable[[], int]) -> Iterator[Doubt]:
     for one in unread:
-        yield Doubt(start=one.start_offset, next_offset=MAX_OFFSET, why=one.why)
+        start = whole_to() if one.start_offset is None else one.start_offset
+        yield Doubt(start=start, next_offset=MAX_OFFSET, why=one.why)
+
+
+def _whole_to(ledger: PartitionLedger, lineage: Lineage, start: int, holes: Iterable[Hole]) -> int:
+    """The first offset that the segments do not have."""
+    gaps = _gaps(ledger, lineage, start, holes, ())
+    return gaps[0][0] if gaps else _end(_taken(ledger, lineage), start)
 
 
 def _disputed(ledger: PartitionLedger, lineage: Lineage, backup: Backup) -> Iterator[Doubt]:
@@ -220,10 +231,14 @@ def _gaps(
     doubts: Iterable[Doubt],
 ) -> Ranges:
     taken = _taken(ledger, lineage)
-    end = max((one[1] for one in taken), default=start)
+    end = _end(taken, start)
     left = missed([(start, end)] if start < end else [], taken)
     left = missed(left, tuple(sorted((hole.start, hole.end) for hole in holes)))
     return missed(left, tuple((one.start, one.next_offset) for one in _ascending(doubts)))
+
+
+def _end(taken: Ranges, start: int) -> int:
+    return max((one[1] for one in taken), default=start)
 
 
 def _taken(ledger: PartitionLedger, lineage: Lineage) -> Ranges:

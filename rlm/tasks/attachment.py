@@ -379,7 +379,8 @@ def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
 
 
 def _unread_segment(one: UnusableManifest) -> UnreadSegment:
-    return UnreadSegment(start_offset=one.start_offset, why=one.why)
+    start_offset = None if one.is_unsettled else one.start_offset
+    return UnreadSegment(start_offset=start_offset, why=one.why)
 
 
 async def _gone(

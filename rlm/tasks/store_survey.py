@@ -48,7 +48,8 @@ TopicName = Callable[[Uuid], str | None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusableManifest:
     """A manifest that cannot be used, by what its name says; nobody knows what is in its segment
-    but the first offset. `is_stop`: it says that an import stopped there.
+    but the first offset. `is_stop`: it says that an import stopped there. `is_unsettled`: it stands
+    for those that imports wrote while the partition was listed, wherever they begin.
     """
 
     key: PartitionKey
@@ -57,6 +58,7 @@ class UnusableManifest:
     start_offset: int
     why: str
     is_stop: bool = False
+    is_unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,6 +394,7 @@ def _unsettled(partition: TopicIdPartition) -> UnusableManifest:
         start_offset=0,
         why=UNSETTLED,
         is_stop=True,
+        is_unsettled=True,
     )
 
 

@@ -40,8 +40,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a manifest that cannot be used is left out",
-            "(*_disputed(ledger, lineage, backup), *_from_unread(unread))",
+            "(*_disputed(ledger, lineage, backup), *left_out)",
             "tuple(_disputed(ledger, lineage, backup))",
+        ),
+        (
+            "H4: what imports may have written into a gap is passed over",
+            "    return gaps[0][0] if gaps else _end(",
+            "    return _end(",
+        ),
+        (
+            "all of a partition is refused while imports write there",
+            "whole_to() if one.start_offset is None",
+            "0 if one.start_offset is None",
         ),
         (
             "H2: the start of the backup alone counts",

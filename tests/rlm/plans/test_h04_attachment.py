@@ -193,6 +193,20 @@ def test_everything_from_a_manifest_on_that_cannot_be_used_is_doubtful() -> None
     assert (accepted.doubts, accepted.gaps) == ((), ((150, 200),))
 
 
+@pytest.mark.parametrize(("next_start", "whole_to"), [(150, 300), (180, 150)])
+def test_h04_what_may_be_missing_anywhere_makes_all_doubtful_from_the_first_gap_on(
+    next_start: int, whole_to: int
+) -> None:
+    segments = [
+        metadata(1, 40, 100, {1: 40}),
+        metadata(2, 90, 150, {1: 90}),
+        metadata(3, next_start, 300, {1: next_start}),
+    ]
+    unread = UnreadSegment(start_offset=None, why="imports write")
+    assert ranges(plan(segments, unread=(unread,)).doubts) == [(whole_to, MAX_OFFSET)]
+    assert ranges(plan([], unread=(unread,)).doubts) == [(0, MAX_OFFSET)]
+
+
 def test_what_lies_below_the_start_is_no_doubt() -> None:
     segments = [
         metadata(1, 0, 200, {3: 0}),
