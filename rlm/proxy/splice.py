@@ -289,8 +289,12 @@ def _settle_position(
     if offset < view.unsettled_next_offset:
         not_ready(partition, watermarks)
         return False
-    if offset < watermarks.log_start_offset:
-        _answer_from(partition, Source.HOLE, watermarks, watermarks.log_start_offset)
+    # The broker may have given its watermarks after the view was taken, and what was copied and
+    # trimmed in between is no hole: a reader would skip it.
+    known = view.watermarks or watermarks
+    hole_end = min(known.log_start_offset, watermarks.log_start_offset)
+    if offset < hole_end:
+        _answer_from(partition, Source.HOLE, watermarks, hole_end)
         return True
     if offset <= watermarks.high_watermark:
         not_ready(partition, watermarks)  # the offset came into range meanwhile

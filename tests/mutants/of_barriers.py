@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 _SLOW = ("tests/rlm/proxy/test_h17_slow_barriers.py",)
 LIMIT = Target("rlm/proxy/settling.py", _SLOW)
 FETCH = Target("rlm/proxy/fetch.py", _SLOW)
+SPLICE = Target("rlm/proxy/splice.py", (*_SLOW, "tests/rlm/proxy/test_splice.py"))
 TIER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_local_tier.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -50,6 +51,18 @@ EDITS: tuple[Edit, ...] = (
             "KIP-368: a barrier is waited for beyond the session",
             "        until_ms = began_ms + int(min(limit.wait_ms(), left_ms))\n",
             "        until_ms = began_ms + limit.wait_ms()\n",
+        ),
+    ),
+    *SPLICE.edits(
+        (
+            "H15: what was copied and trimmed after the barrier is passed as a hole",
+            "    hole_end = min(known.log_start_offset, watermarks.log_start_offset)\n",
+            "    hole_end = watermarks.log_start_offset\n",
+        ),
+        (
+            "H15: a hole is asked behind its end, where the broker's log begins by now",
+            "Source.HOLE, watermarks, hole_end)",
+            "Source.HOLE, watermarks, watermarks.log_start_offset)",
         ),
     ),
     *TIER.edits(

@@ -404,7 +404,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: a hole is answered OFFSET_OUT_OF_RANGE",
-            "    if offset < watermarks.log_start_offset:\n",
+            "    if offset < hole_end:\n",
             "    if offset < 0:\n",
         ),
         (

@@ -34,6 +34,7 @@ from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,
     FakeTier,
+    Log,
     Value,
     asked,
     blob,
@@ -223,6 +224,26 @@ def test_h17_h15_a_gap_is_passed_though_a_barrier_takes_longer(loop: VirtualTime
         answer, took_ms = await w.fetch(w.connection(), asked(90))
         assert only(answer)["records"] == blob(100, 200)
         assert took_ms <= w.tier.barrier_ms + MAX_WAIT_MS
+
+    run(loop, work)
+
+
+def test_h15_what_is_trimmed_behind_the_barrier_is_not_passed_as_a_hole(
+    loop: VirtualTimeLoop,
+) -> None:
+    """[70, 100) is a hole. [100, 150) is copied and trimmed before the broker's watermarks come."""
+
+    async def work(w: World) -> None:
+        w.tier.partitions[0] = tier_partition(remote_next_offset=70)
+        w.tier.barrier_ms, w.tier.watermarks_ms = 1_000, 2_000
+        client = w.connection()
+        asking = asyncio.create_task(w.fetch(client, asked(80)))
+        await asyncio.sleep(1.5)
+        trimmed = Watermarks(high_watermark=200, last_stable_offset=200, log_start_offset=150)
+        w.broker.logs[(TOPIC, 0)] = Log(start=150)
+        w.tier.broker_watermarks = trimmed
+        w.tier.partitions[0] = tier_partition(remote_next_offset=150, watermarks=trimmed)
+        assert only((await asking)[0])["records"] == blob(80, 150)
 
     run(loop, work)
 

@@ -31,6 +31,7 @@ def no_epochs(_: Uuid, __: int, ___: int) -> None:
 
 
 WATERMARKS = Watermarks(high_watermark=200, last_stable_offset=150, log_start_offset=100)
+TRIMMED_MORE = replace(WATERMARKS, log_start_offset=120)
 
 
 def partition_fetch(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
@@ -58,6 +59,8 @@ def partition_fetch(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
         (tier_partition(remote_next_offset=60), 60, WATERMARKS, Source.HOLE, 0, True),
         (tier_partition(remote_next_offset=60), 99, WATERMARKS, Source.HOLE, 0, True),
         (tier_partition(remote_next_offset=60), 100, WATERMARKS, Source.NOT_READY, 0, False),
+        (tier_partition(remote_next_offset=60), 99, TRIMMED_MORE, Source.HOLE, 0, True),
+        (tier_partition(remote_next_offset=60), 100, TRIMMED_MORE, Source.NOT_READY, 0, False),
         (OPEN_GAP, 79, WATERMARKS, Source.NOT_READY, 0, False),
         (OPEN_GAP, 80, WATERMARKS, Source.HOLE, 0, True),
         (OPEN_GAP, 59, WATERMARKS, Source.REMOTE, 0, False),
@@ -90,7 +93,6 @@ def test_h17_out_of_range_verdicts(
     )
 
 
-HOLE_BEHIND = replace(WATERMARKS, log_start_offset=120)
 TRIMMED_LESS = replace(WATERMARKS, log_start_offset=95)
 
 
@@ -98,7 +100,7 @@ TRIMMED_LESS = replace(WATERMARKS, log_start_offset=95)
     ("view", "watermarks", "source", "ask_offset"),
     [
         (tier_partition(), WATERMARKS, Source.HOLE, 100),
-        (tier_partition(), HOLE_BEHIND, Source.HOLE, 120),
+        (tier_partition(), TRIMMED_MORE, Source.HOLE, 120),
         (tier_partition(), TRIMMED_LESS, Source.HOLE, 95),
         (tier_partition(), replace(WATERMARKS, log_start_offset=80), Source.HOLE, 90),
         (tier_partition(unsettled_next_offset=90), WATERMARKS, Source.HOLE, 100),
