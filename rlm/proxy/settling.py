@@ -11,7 +11,7 @@ import asyncio
 
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
-from rlm.proxy.fetch_plan import PartitionFetch
+from rlm.proxy.fetch_plan import PartitionFetch, Source
 from rlm.proxy.reads import frozen, guarded, watermarks_or_none
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.splice import (
@@ -47,7 +47,7 @@ class BarrierLimit:
         return 0 if self._clock.monotonic_ms() < self._pause_ends_ms else self._wait_ms
 
     def waited_in_vain(self) -> None:
-        """A Fetch has waited longer than its max_wait, and its barrier has not passed."""
+        """A Fetch has waited longer than its max_wait, and its client is no step further."""
         self._pause_ends_ms = self._clock.monotonic_ms() + _PAUSE_MS
 
 
@@ -75,10 +75,22 @@ class Settling:
         return self._until_ms - self._clock.monotonic_ms()
 
     def _failed(self, began_ms: int) -> None:
-        """What was waited for has not come. Where others had to wait for it, that was enough."""
+        """What was waited for has not come. Where others had to wait for it, that was enough. What
+        had no more time than in any Fetch shows nothing.
+        """
         beyond_ms = self._clock.monotonic_ms() - max(began_ms, self._deadline_ms)
-        if self._deadline_ms < self._until_ms and beyond_ms > _LEAST_BARRIER_MS:
+        had_time = self._until_ms - max(began_ms, self._deadline_ms) > _LEAST_BARRIER_MS
+        if had_time and beyond_ms > _LEAST_BARRIER_MS:
             self._limit.waited_in_vain()
+
+    def _settled(self, one: PartitionFetch, view: TierPartition | None, began_ms: int) -> None:
+        """A barrier has passed. A client that is no step further asks again, for as long as the
+        partition is frozen or something in it is not settled.
+        """
+        if view is None or one.source not in (Source.NOT_READY, Source.REFUSED):
+            return
+        if view.frozen or one.asked.fetch_offset < view.unsettled_next_offset:
+            self._failed(began_ms)
 
     @property
     def has_waited(self) -> bool:
@@ -112,9 +124,10 @@ class Settling:
             self._is_tier_late = True
             not_ready(partition, watermarks)
         else:
-            return settle_out_of_range(
-                partition, view, watermarks, self._epoch_end(partition, view)
-            )
+            epoch_end = self._epoch_end(partition, view)
+            again = settle_out_of_range(partition, view, watermarks, epoch_end)
+            self._settled(partition, view, began_ms)
+            return again
         return False
 
     async def doubted(self, partition: PartitionFetch) -> None:
@@ -134,6 +147,7 @@ class Settling:
         """Decide what is behind the last remote records, where a read of this view found none up to
         the end of the remote data (H15).
         """
+        began_ms = self._clock.monotonic_ms()
         view = await self._barrier(partition, max(self._left_ms(), _LEAST_BARRIER_MS))
         if frozen(view):
             refuse_storage(partition, partition.watermarks)
@@ -142,6 +156,7 @@ class Settling:
             not_ready(partition, partition.watermarks)
         else:
             settle_gap(partition, view, read_from)
+            self._settled(partition, view, began_ms)
 
     async def _barrier(
         self, partition: PartitionFetch, bound_ms: int

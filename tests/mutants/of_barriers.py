@@ -32,8 +32,28 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: a pause without end, as each Fetch in it begins it anew",
-            "        if self._deadline_ms < self._until_ms and beyond_ms",
+            "        if had_time and beyond_ms",
             "        if beyond_ms",
+        ),
+        (
+            "H17: a barrier that had no time keeps all others from being waited for",
+            "self._until_ms - max(began_ms, self._deadline_ms) > _LEAST_BARRIER_MS",
+            "self._until_ms > self._deadline_ms",
+        ),
+        (
+            "G6: each Fetch of a partition that is not settled, or frozen, waits longer",
+            "            self._settled(partition, view, began_ms)\n            return again\n",
+            "            return again\n",
+        ),
+        (
+            "G6: each Fetch in a gap that is not settled waits longer",
+            "settle_gap(partition, view, read_from)\n            self._settled(partition, view,",
+            "settle_gap(partition, view, read_from)\n            self._settled(partition, None,",
+        ),
+        (
+            "G6: each Fetch of a frozen partition waits longer",
+            "        if view.frozen or one.asked",
+            "        if one.asked",
         ),
         (
             "H17: a Fetch that waits longer than others is given less time for barriers",

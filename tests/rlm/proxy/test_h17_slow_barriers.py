@@ -11,6 +11,7 @@ import pytest
 
 from kafka_protocol.apis import FETCH
 from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, OFFSET_OUT_OF_RANGE
+from kafka_protocol.fetch import FetchPartition
 from kafka_protocol.frames import encode_request, parse_response_header
 from kafka_protocol.node_addresses import keep_addresses
 from kafka_protocol.primitives import Buffer
@@ -20,11 +21,11 @@ from rlm.plans.client_activity import ClientTable
 from rlm.plans.client_history import HistoryRules
 from rlm.proxy.client_counts import ClientCounts
 from rlm.proxy.fetch import FetchDependencies, FetchHandler
-from rlm.proxy.fetch_plan import HighWatermarks
+from rlm.proxy.fetch_plan import HighWatermarks, PartitionFetch, Source
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries, Taken
 from rlm.proxy.settings import ProxySettings
-from rlm.proxy.settling import BarrierLimit
+from rlm.proxy.settling import BarrierLimit, Settling
 from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
 from rlm.remote_log.visible import VisibleTiers
@@ -303,6 +304,65 @@ def test_g6_nor_while_the_broker_gives_no_watermarks(loop: VirtualTimeLoop) -> N
             assert answer["responses"][0]["partitions"][1]["records"] == blob(150, 200)
             late_ms.append(took_ms - MAX_WAIT_MS)
         assert len([one for one in late_ms if one > LATE_MS]) == 1
+
+    run(loop, work)
+
+
+@pytest.mark.parametrize(
+    ("offset", "changes"),
+    [
+        (40, {"frozen": True}),
+        (40, {"remote_next_offset": 30, "unsettled_next_offset": 70}),
+        (90, {"unsettled_next_offset": 100}),
+    ],
+    ids=["frozen", "unsettled", "gap"],
+)
+def test_g6_nor_while_barriers_pass_and_a_client_is_no_step_further(
+    loop: VirtualTimeLoop, offset: int, changes: dict[str, Any]
+) -> None:
+    """A partition may be frozen, or something in it not settled, for hours."""
+
+    async def work(w: World) -> None:
+        w.tier.partitions[0] = tier_partition(**changes)
+        w.tier.gap, w.tier.barrier_ms, w.tier.watermarks_ms = 90, 4_000, 50
+        client, late_ms = w.connection(), []
+        while loop.time() < PAUSE_MS / 1000:
+            answer, took_ms = await w.fetch(client, asked(offset), asked(150, 1))
+            old, local = answer["responses"][0]["partitions"]
+            assert (old["records"], local["records"]) == (b"", blob(150, 200))
+            late_ms.append(took_ms - MAX_WAIT_MS)
+        assert len([one for one in late_ms if one > MAX_WAIT_MS]) == 1
+
+    run(loop, work)
+
+
+def test_h17_a_barrier_that_had_no_more_time_than_in_any_fetch_was_not_in_vain(
+    loop: VirtualTimeLoop,
+) -> None:
+    """In an answer that flows partitions are settled one after another. The others have passed."""
+
+    async def work(w: World) -> None:
+        w.tier.partitions = {n: tier_partition(partition=n) for n in range(9)}
+        w.tier.barrier_ms, w.tier.watermarks_ms = 1_000, 50
+        limit, now_ms = BarrierLimit(w.clock, BARRIER_WAIT_MS), w.clock.monotonic_ms()
+        times = {"deadline_ms": now_ms + MAX_WAIT_MS, "until_ms": now_ms + BARRIER_WAIT_MS}
+        settling = Settling(w.tier, w.clock, NoMetrics(), limit, **times)
+        sources = []
+        for index in range(9):
+            one = PartitionFetch(
+                key=(TOPIC, index),
+                ref=TopicRef(name=TOPIC),
+                asked=FetchPartition(index, -1, 40, -1, 1_000, 0),
+                tiered=None,
+                maybe_tiered=False,
+            )
+            async with asyncio.TaskGroup() as group:
+                await settling.out_of_range(group, one)
+            sources.append(one.source)
+            if settling.has_waited:
+                break
+        assert sources == [*[Source.REMOTE] * 5, Source.NOT_READY]
+        assert limit.wait_ms() == BARRIER_WAIT_MS
 
     run(loop, work)
 
