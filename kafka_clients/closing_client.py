@@ -43,9 +43,15 @@ class ClosingClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no ty
     _md_update_fut: Any
 
     def cut(self) -> None:
-        """Close all connections now and open none any more: nothing is sent from here on. `close`
-        waits until they are gone.
+        """Close all connections now and open none any more: nothing is sent from here on, of what a
+        connection has not sent yet either. `close` waits until they are gone.
         """
+        self._end()
+        for transport in self._ending:
+            transport.abort()
+
+    def _end(self) -> None:
+        """Connections send what is on its way, and close."""
         self._is_closed = True
         if self._sync_task is not None:
             self._sync_task.cancel()
@@ -58,15 +64,19 @@ class ClosingClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no ty
             _has_ended(update)  # the task that would say so is cancelled
 
     async def close(self) -> None:
-        """Cut, and wait until the connections are gone; where it is cancelled they are cut."""
-        self.cut()
+        """Close all connections, open none any more, and wait until they are gone; where it is
+        cancelled, or a broker does not take what is on its way, they are cut.
+        """
+        self._end()
         late = {one._closed_fut for one in self._conns.values()} | {self._sync_task}
         late -= {None}
-        if late:
-            _, late = await asyncio.wait(late, timeout=_GRACE_S)
-        if late:
-            for transport in self._ending:
+        try:
+            if late:
+                _, late = await asyncio.wait(late, timeout=_GRACE_S)
+        finally:
+            for transport in self._ending:  # one that has ended takes no notice
                 transport.abort()
+        if late:
             await asyncio.wait(late, timeout=_GRACE_S)
         self._sync_task, self._ending = None, ()
 

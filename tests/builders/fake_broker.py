@@ -53,6 +53,12 @@ class FakeBroker:
         for writer in self._writers:
             writer.transport.abort()
 
+    def stop_reading(self) -> None:
+        """Take nothing more from any connection, as a broker that hangs."""
+        for writer in self._writers:
+            transport: Any = writer.transport
+            transport.pause_reading()
+
     async def cut(self) -> None:
         """Cut every connection, and let its clients see that."""
         self.drop_connections()

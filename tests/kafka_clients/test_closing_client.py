@@ -15,6 +15,7 @@ from tests.builders.two_brokers import FAILED_FETCH, TOPIC, TwoBrokers
 from tests.waiting import until
 
 _LONG_MS = 100_000
+_MORE_THAN_SOCKETS_TAKE = bytes(32 << 20)
 PARTITIONS = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
 Make = Callable[[TwoBrokers], Any]
 
@@ -147,3 +148,42 @@ async def test_all_is_closed_by_a_stop_that_is_cancelled(make: Make) -> None:
                 await until(lambda: not cluster.open_connections)
             else:
                 await consumer.stop()
+
+
+async def _with_unsent_bytes(consumer: Any, cluster: TwoBrokers) -> asyncio.WriteTransport:
+    await consumer.start()
+    assert await consumer._client.ready(1)
+    [connection] = consumer._client._conns.values()
+    cluster.brokers[1].stop_reading()
+    transport: asyncio.WriteTransport = connection._writer.transport
+    transport.write(b"\x7f" + _MORE_THAN_SOCKETS_TAKE)  # the begin of one request
+    assert transport.get_write_buffer_size()
+    return transport
+
+
+@KINDS
+async def test_h10_a_client_that_is_cut_drops_what_waits_to_be_sent(make: Make) -> None:
+    """It would be sent once the broker goes on, whenever that is."""
+    async with TwoBrokers().running() as cluster:
+        consumer = make(cluster)
+        transport = await _with_unsent_bytes(consumer, cluster)
+        consumer._client.cut()
+        assert not transport.get_write_buffer_size()
+        async with asyncio.timeout(60):
+            await consumer.stop()
+        assert not any(_ends(consumer))
+
+
+@KINDS
+async def test_a_close_that_is_cancelled_waits_for_no_broker(make: Make) -> None:
+    async with TwoBrokers().running() as cluster:
+        consumer = make(cluster)
+        transport = await _with_unsent_bytes(consumer, cluster)
+        closing = asyncio.ensure_future(consumer._client.close())
+        await asyncio.sleep(0)
+        assert transport.get_write_buffer_size()
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled()
+        assert not transport.get_write_buffer_size()
+        await consumer.stop()

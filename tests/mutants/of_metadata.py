@@ -24,6 +24,18 @@ AUX_STATE = Target("rlm/remote_log/aux_state.py", ("tests/rlm/api/test_aux_state
 EDITS: tuple[Edit, ...] = (
     *CLOSING.edits(
         (
+            "H10: a client that is cut goes on sending once its broker takes something",
+            "        self._end()\n        for transport in self._ending:\n"
+            "            transport.abort()\n",
+            "        self._end()\n",
+        ),
+        (
+            "a close that is cancelled leaves a connection to a broker that hangs",
+            "            for transport in self._ending:  # one that has ended takes no notice\n"
+            "                transport.abort()\n",
+            "            pass\n",
+        ),
+        (
             "a connection that opens while its client is closed stays open",
             "        if self._is_closed:\n            connection.close(",
             "        if False:\n            connection.close(",
