@@ -92,6 +92,7 @@ class BrokerClient(ClosingClient):
         """
         failed: Exception = KafkaConnectionError("there is no bootstrap server")
         for host, port, _ in self.hosts:
+            self._refuse_closed()
             try:
                 await self._bootstrap_from(host, port)
             except (KafkaError, OSError) as error:

@@ -86,6 +86,7 @@ class ClosingClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no ty
         It replaces aiokafka's, which leaves a connection open if its caller is cancelled meanwhile.
         """
         for host, port, _ in self.hosts:
+            self._refuse_closed()
             try:
                 await self._bootstrap_from(host, port)
             except (KafkaError, OSError) as error:  # a TimeoutError too
@@ -98,8 +99,7 @@ class ClosingClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no ty
         connection = await self._connected(host, port)
         try:
             answer = await self._first_metadata(connection)
-            if self._is_closed:
-                raise KafkaConnectionError(CLOSED)
+            self._refuse_closed()
             self.cluster.update_metadata(answer)
         except BaseException:
             connection.close()
@@ -111,6 +111,10 @@ class ClosingClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no ty
         if self._sync_task is None:
             work = self._md_synchronizer()  # it follows the metadata
             self._sync_task = asyncio.get_running_loop().create_task(work)
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise KafkaConnectionError(CLOSED)
 
     async def _first_metadata(self, connection: AIOKafkaConnection) -> Any:
         return await connection.send(MetadataRequest([], allow_auto_topic_creation=False))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
 
 from kafka_clients.closing_client import ClosingConsumer
 from kafka_protocol.apis import METADATA
@@ -128,6 +129,21 @@ async def test_a_start_that_is_given_up_leaves_no_connection(make: Make) -> None
         cluster.open_gates()
         await until(lambda: not cluster.open_connections)
         await consumer.stop()
+
+
+@KINDS
+async def test_a_start_that_its_stop_overtakes_goes_to_no_further_server(make: Make) -> None:
+    async with TwoBrokers().running() as cluster:
+        consumer = make(cluster)
+        consumer._client._bootstrap_servers = [str(one.address) for one in cluster.brokers]
+        cluster.metadata_gate.clear()
+        starting = asyncio.ensure_future(consumer.start())
+        await until(lambda: any(one.asked(METADATA) for one in cluster.brokers))
+        await consumer.stop()
+        cluster.open_gates()
+        with pytest.raises(KafkaConnectionError, match="the client is closed"):
+            await starting
+        assert cluster.connections == 1
 
 
 @KINDS
