@@ -368,9 +368,11 @@ class MetadataLog:
         try:
             async with asyncio.TaskGroup() as both:  # neither outlives this call, nor its client
                 end = both.create_task(asked)
-                both.create_task(self._tail.verify([topic_partition]))
+                confirmed = both.create_task(self._tail.verify([topic_partition]))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
+        if end.cancelled() or confirmed.cancelled():  # by nobody here; the group takes no notice
+            raise Unavailable(f"barrier of {topic_partition}: a question to its leader broke off")
         return end.result()
 
     def _deliver(self, record: TailRecord) -> None:

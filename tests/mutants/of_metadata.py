@@ -64,9 +64,15 @@ EDITS: tuple[Edit, ...] = (
             "            async with asyncio.TaskGroup() as both:"
             "  # neither outlives this call, nor its client\n"
             "                end = both.create_task(asked)\n"
-            "                both.create_task(self._tail.verify([topic_partition]))\n",
+            "                confirmed = both.create_task(self._tail.verify([topic_partition]))\n",
             "            end = asyncio.ensure_future(asked)\n"
-            "            await asyncio.gather(end, self._tail.verify([topic_partition]))\n",
+            "            confirmed = asyncio.ensure_future(self._tail.verify([topic_partition]))\n"
+            "            await asyncio.gather(end, confirmed)\n",
+        ),
+        (
+            "H42: a barrier passes where the question for what was read broke off",
+            "        if end.cancelled() or confirmed.cancelled():",
+            "        if False:",
         ),
     ),
     *QUESTIONS.edits(

@@ -213,6 +213,33 @@ async def test_no_question_outlives_the_barrier_that_has_asked_it() -> None:
         assert leaders.waiting == 0
 
 
+class _BreaksOff(Leaders):
+    """Once `is_breaking`, who asks for epochs is cancelled, and nobody has cancelled it."""
+
+    is_breaking = False
+
+    async def epoch_ends(
+        self, questions: Mapping[TopicPartition, EpochQuestion]
+    ) -> dict[TopicPartition, EpochEnd]:
+        if self.is_breaking:
+            raise asyncio.CancelledError
+        return await super().epoch_ends(questions)
+
+
+async def test_h42_no_barrier_is_passed_where_the_question_for_its_leader_broke_off() -> None:
+    process = Process(leaders_of=_BreaksOff)
+    leaders = process.leaders
+    assert isinstance(leaders, _BreaksOff)
+    leaders.now[PARTITION].append(1)
+    async with process.running():
+        await process.log.wait_ready()
+        leaders.is_breaking = True
+        with pytest.raises(Unavailable, match=f"barrier of {PARTITION}: .* broke off"):
+            await process.barrier()
+        leaders.is_breaking = False
+        await process.barrier()
+
+
 async def test_a_barrier_that_takes_too_long_says_what_was_not_read(ours: Process) -> None:
     with pytest.raises(Unavailable, match=f"^reading {PARTITION} to its end took more than 0 ms$"):
         await ours.log.barrier(PARTITION, 0)
