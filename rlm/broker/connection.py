@@ -21,6 +21,8 @@ from kip405.addresses import Address
 from kip405.errors import Corrupt, Unavailable
 
 _READ_SIZE_BYTES = 256 * 1024
+_GRACE_S = 1.0
+"""So long a closed connection may take to end."""
 _TLS_ALERT = b"\x15\x03"
 _TLS_ALONE = "SSL"
 _Frame = asyncio.Future[bytes | bytearray]
@@ -82,13 +84,25 @@ class _Channel:
     def close(self, error: Exception) -> None:
         if self.broken is None:
             self.broken = error
+            self._writer.close()  # once: with TLS a second one would make `abort` do nothing
         for future in self._waiting.values():
             if not future.done():
                 reset = ConnectionResetError(str(error))
                 reset.__cause__ = error
                 future.set_exception(reset)
         self._waiting.clear()
-        self._writer.close()
+
+    async def wait_gone(self) -> None:
+        """Return once the socket of a closed connection is gone. With TLS the broker has to say
+        farewell, too; one that does not is not waited for any longer.
+        """
+        gone = asyncio.get_running_loop().create_task(self._writer.wait_closed())
+        gone.add_done_callback(lambda it: it.cancelled() or it.exception())  # retrieved
+        try:
+            await asyncio.wait({gone}, timeout=_GRACE_S)
+        finally:
+            self._writer.transport.abort()  # one that has ended takes no notice
+        await asyncio.wait({gone})
 
 
 class BrokerConnection:
@@ -215,6 +229,8 @@ class BrokerConnection:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        if channel is not None:
+            await channel.wait_gone()
 
 
 def _now() -> float:

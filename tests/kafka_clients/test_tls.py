@@ -165,3 +165,22 @@ def test_the_password_of_a_key(tmp_path: Path) -> None:
         with pytest.raises(Invalid, match=r"is wrong or missing .kafka\.ssl\.key\.password") as no:
             make_tls_context(wrong)
         assert "shut" not in str(no.value)
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["answers", "hangs"])
+async def test_no_socket_outlives_a_connection_that_is_closed(
+    site: Site, hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS says farewell first, and waits for that of the broker."""
+    async with site.behind(site.serve(site.authority.issue("127.0.0.1"))):
+        security = ChannelSecurity(KafkaSecurity(protocol="SSL", tls=site.tls))
+        connection = BrokerConnection(site.address, client_id="test", security=security)
+        await connection.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=60_000)
+        assert connection._channel is not None
+        socket = connection._channel._writer.get_extra_info("socket")
+        if hangs:
+            site.broker.stop_reading()
+            monkeypatch.setattr("rlm.broker.connection._GRACE_S", 0.01)
+        assert socket.fileno() >= 0
+        await connection.close()
+        assert socket.fileno() < 0

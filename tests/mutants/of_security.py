@@ -7,6 +7,7 @@ _CHANNEL = Target(
     "kafka_clients/channel_security.py", ("tests/kafka_clients/test_channel_security.py",)
 )
 _WIRE = Target("rlm/broker/connection.py", ("tests/kafka_clients/test_channel_security.py",))
+_WIRE_END = Target("rlm/broker/connection.py", ("tests/kafka_clients/test_tls.py",))
 _TLS = Target("kafka_clients/tls_context.py", ("tests/kafka_clients/test_tls.py",))
 _ENDPOINT = Target(
     "kafka_clients/token_endpoint.py", ("tests/kafka_clients/test_token_endpoint.py",)
@@ -139,6 +140,13 @@ EDITS: tuple[Edit, ...] = (
             "a session that is half begun is used",
             'channel.close(ConnectionResetError(f"it was not authenticated: {error}"))',
             "channel.session = Session()",
+        ),
+    ),
+    *_WIRE_END.edits(
+        (
+            "a closed connection of the wire layer outlives its client where a broker hangs",
+            "            self._writer.transport.abort()  # one that has ended takes no notice\n",
+            "            return\n",
         ),
     ),
     *_CLIENT.edits(
