@@ -116,6 +116,11 @@ class Publisher:
             async with asyncio.timeout(timeout_ms / 1000):
                 producer = await self._started()
                 await self._verify_once(record.topic_partition.topic, producer)
+                if producer is not self._producer:  # it would take the record, and never send it
+                    raise Unavailable(
+                        f"publish to {record.topic_partition}: the producer was dropped meanwhile, "
+                        "nothing was sent"
+                    )
                 attempt.producer = producer
                 offset = await self._append(producer, record)
                 attempt.is_written = True

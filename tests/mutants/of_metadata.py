@@ -194,6 +194,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *PUBLISHER.edits(
         (
+            "H10: a producer that was dropped meanwhile is given a record that it never sends",
+            "                if producer is not self._producer:",
+            "                if False:",
+        ),
+        (
             "H10: a dropped producer goes on sending until it is closed",
             "            cut_producer(producer)  # before anybody passes a barrier (H10)\n",
             "",

@@ -46,12 +46,15 @@ class Rig:
         self.read_back: list[tuple[TopicPartition, int]] = []
         self.reads = asyncio.Event()
         self.reads.set()
+        self.verifies = asyncio.Event()
+        self.verifies.set()
         self.publisher = Publisher(
             CONNECTION, now_ms=self.clock.now_ms, verify=self._verify, make=self.cluster.make
         )
 
     async def _verify(self, topic: str) -> None:
         self.verified.append(topic)
+        await self.verifies.wait()
         if self.problem:
             raise Unavailable(self.problem)
 
@@ -139,6 +142,24 @@ async def test_h10_a_producer_sends_nothing_once_its_outcome_is_unknown(rig: Rig
     assert not rig.cluster.producers[1].is_aborted
     rig.cluster.holds_close.set()
     await until(lambda: rig.cluster.producers[1].is_aborted)
+
+
+async def test_h10_a_producer_that_another_publish_has_dropped_is_sent_nothing(rig: Rig) -> None:
+    """It would take the record and never send it: unknown after a long wait, and yet certain."""
+    rig.cluster.acks = False
+    leaving = asyncio.ensure_future(rig.publish())
+    await until(lambda: rig.cluster.log)
+    rig.verifies.clear()
+    other = asyncio.ensure_future(rig.publish(OTHER))
+    await until(lambda: len(rig.verified) == 2)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    rig.cluster.acks = True
+    rig.verifies.set()
+    with pytest.raises(Unavailable, match="dropped meanwhile, nothing was sent") as failed:
+        await other
+    assert not isinstance(failed.value, OutcomeUnknown)
+    assert await rig.publish(OTHER) == 1
 
 
 async def test_h10_no_read_back_in_time_is_unknown_but_the_record_is_written(rig: Rig) -> None:
