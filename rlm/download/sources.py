@@ -23,9 +23,12 @@ from rlm.remote_log.objects import slice_bytes
 from rlm.tasks.settled_listing import (
     MOST_ADDED,
     UNSETTLED,
+    Identity,
+    above_gaps,
     added_manifests,
     identity_of,
     manifest_name,
+    new_manifests,
 )
 from rlm.tasks.stored_lineages import ReadableStore
 from rlm.v1 import admin_pb2, fetch_pb2
@@ -251,7 +254,7 @@ class StoreSource:
     async def _manifests(
         self, cluster_id: str, topic: str, partition: int | None
     ) -> Sequence[_Known | ImportStop]:
-        """Unavailable: an import goes on writing."""
+        """Unavailable: others go on writing."""
         names = [
             (stored.name, parsed)
             async for stored in self._store.list_objects(cluster_id)
@@ -271,7 +274,34 @@ class StoreSource:
                 found += await self._read_all(added, topic)
             else:
                 raise Unavailable(f"{one}: {UNSETTLED}")
+        known: dict[TopicIdPartition, list[_Known]] = {}
+        for each in found:
+            if isinstance(each, _Known):
+                known.setdefault(each.partition, []).append(each)
+        for there in known.values():
+            found += await self._below_gaps(cluster_id, there, listed)
         return found
+
+    async def _below_gaps(
+        self, cluster_id: str, known: Sequence[_Known], listed: set[Identity]
+    ) -> list[_Known | ImportStop]:
+        """What the listing of a partition has missed; see rlm/tasks/settled_listing.py."""
+        partition, segments = known[0].partition, list(known)
+        missed: list[_Known | ImportStop] = []
+        seen: set[Uuid] = set()
+        for _ in range(MOST_ADDED):
+            start = max(one.manifest.remote_log_start_offset for one in segments)
+            metadata = [one.metadata for one in segments]
+            above = {one.segment_id.id for one in above_gaps(metadata, metadata, start)}
+            if above <= seen:
+                return missed
+            seen |= above
+            added = await new_manifests(self._store, cluster_id, partition, listed)
+            listed.update(identity_of(parsed) for _, parsed in added)
+            read = await self._read_all(added, partition.topic)
+            missed += read
+            segments += [one for one in read if isinstance(one, _Known)]
+        raise Unavailable(f"{partition}: {UNSETTLED}")
 
     async def _read_all(
         self, names: Sequence[tuple[str, ParsedName]], topic: str

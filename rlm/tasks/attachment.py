@@ -4,7 +4,8 @@
 
 Everything is read before anything is served. Later rounds read new manifests only, and drop the
 segments whose manifest is gone, as the cluster may still live and delete them in order. A round
-that fails leaves what was served before, and the next one need not read again what it has read.
+that fails leaves what was served before, and the next one need not read again what it has read. A
+partition with a gap that is new is listed again (rlm/tasks/settled_listing.py).
 `rlm/plans/attachment.py` decides.
 """
 
@@ -36,6 +37,7 @@ from rlm.remote_log.attached import (
     view_of_records,
 )
 from rlm.remote_log.topic_refs import topic_records
+from rlm.tasks.settled_listing import MOST_ADDED, above_gaps
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
 from rlm.tasks.stored_lineages import ReadableStore, StoredLineages
 from rlmm.ledger import PartitionLedger
@@ -52,6 +54,7 @@ from rlmm.settings_view import SettingsView
 from rsm_plugins.layout.pinterest import is_marked
 
 Listed = Set[tuple[PartitionKey, Uuid]]
+Gone = Mapping[PartitionKey, Set[Uuid]]
 _NEVER_MS = -1
 Report = Callable[[Uuid, SurveyProgress], None]
 log = structlog.get_logger()
@@ -126,7 +129,8 @@ class Attachment:
             await surveyor.survey(store, store_id, _Caller(self, store_id))
             for store_id, store in stores.items()
         ]
-        return await self._take(surveys, stores, tuple(records))
+        gone = await self._settle_gaps(surveyor, stores, surveys)
+        return await self._take(surveys, gone, stores, tuple(records))
 
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
         """Whether the segment is served already, or its manifest was read."""
@@ -151,9 +155,62 @@ class Attachment:
     def report(self, store_id: Uuid, progress: SurveyProgress) -> None:
         self._report(store_id, progress)
 
+    async def _settle_gaps(
+        self,
+        surveyor: StoreSurveyor,
+        stores: Mapping[Uuid, ReadableStore],
+        surveys: Sequence[StoreSurvey],
+    ) -> Gone:
+        """List partitions again, in all stores, that may lack a segment below one that was listed.
+        Returns the served segments that have no manifest any more.
+        """
+        listed = tuple(one.listed for one in surveys)
+        gone = await _gone(self._log.state.ledgers, listed)
+        seen: set[Uuid] = set()
+        left = await self._with_gaps(listed, gone, seen)
+        for _ in range(MOST_ADDED):
+            if not left:
+                break
+            for one in surveys:
+                store_id = one.store_id
+                caller = _Caller(self, store_id)
+                await surveyor.list_again(stores[store_id], one, left, caller)
+            left = await self._with_gaps(listed, gone, seen)
+        for partition in left:
+            surveys[0].unsettled(partition)
+        return gone
+
+    async def _with_gaps(
+        self, listed: Sequence[Listed], gone: Gone, seen: set[Uuid]
+    ) -> list[TopicIdPartition]:
+        """Partitions in which a gap is new: below a segment that was read since the last round that
+        was served, or where one has gone since. `seen`: the segments above gaps so far, of which
+        the listings since have had all below.
+        """
+        found: list[TopicIdPartition] = []
+        for key in {*self._read, *gone}:
+            kept = list(_kept(self._log.state.ledgers.get(key), gone.get(key, ())))
+            read = [
+                one
+                for own_id, one in self._read.get(key, {}).items()
+                if _is_in(listed, key, own_id)
+            ]
+            starts = [self._starts.get(key, 0)] if kept else []
+            starts += [one.remote_log_start_offset for one in read]
+            new = [one.metadata for one in read]
+            known = [*kept, *new]
+            above = above_gaps(known if key in gone else new, known, max(starts, default=0))
+            unseen = [one for one in above if one.segment_id.id not in seen]
+            if unseen:
+                seen.update(one.segment_id.id for one in unseen)
+                found.append(unseen[0].topic_id_partition)
+            await next_turn()
+        return found
+
     async def _take(
         self,
         surveys: list[StoreSurvey],
+        gone: Gone,
         stores: Mapping[Uuid, ReadableStore],
         records: tuple[StoreRecord, ...],
     ) -> Round:
@@ -161,7 +218,6 @@ class Attachment:
         listed = tuple(one.listed for one in surveys)
         new, unread = await _there(self._read, listed), _unread(surveys)
         before = self._log.state
-        gone = await _gone(before.ledgers, listed)
         for key, ended in gone.items():
             if len(ended) == len(before.ledgers[key].entries):
                 self._starts.pop(key, None)  # the partition was discarded, or all has ended

@@ -25,6 +25,7 @@ from rlm.tasks.settled_listing import (
     Identity,
     added_manifests,
     identity_of,
+    new_manifests,
 )
 from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.import_stops import ENDED_MEANWHILE, is_stop_id, parse_stop
@@ -131,6 +132,11 @@ class StoreSurvey:
     objects: int = 0
     unreadable: int = 0
 
+    def unsettled(self, partition: TopicIdPartition) -> None:
+        """It is doubtful as a whole, and may be read later."""
+        self.unreadable += 1
+        self.unusable_manifests.append(_unsettled(partition))
+
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
@@ -195,8 +201,23 @@ class StoreSurveyor:
             if not left:
                 return
         for one in left:
-            found.unreadable += 1
-            found.unusable_manifests.append(_unsettled(one))
+            found.unsettled(one)
+
+    async def list_again(
+        self,
+        store: StoreAdmin,
+        found: StoreSurvey,
+        partitions: Sequence[TopicIdPartition],
+        caller: Survey,
+    ) -> None:
+        """List these partitions once more, and read what is new there."""
+        for at in range(0, len(partitions), _READS_AT_ONCE):
+            some = partitions[at : at + _READS_AT_ONCE]
+            listings = (new_manifests(store, self._cluster_id, one, found.listed) for one in some)
+            for added in await asyncio.gather(*listings):
+                found.listed.update(identity_of(parsed) for _, parsed in added)
+                await self._read_twice(store, found, added, caller)
+        await self._check_identity(store, found.store_id)
 
     async def _read_twice(
         self,

@@ -9,6 +9,10 @@ READING = Target("rlm/remote_log/remote_only.py", (_API,))
 TASK = Target("rlm/tasks/attachment.py", (_API,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_API,))
 LINEAGES = Target("rlm/tasks/stored_lineages.py", (_API,))
+_LISTINGS = ("tests/rlm/tasks/test_h15_listings.py",)
+LISTED = Target("rlm/tasks/settled_listing.py", _LISTINGS)
+GAPS = Target("rlm/tasks/attachment.py", _LISTINGS)
+SURVEYED = Target("rlm/tasks/store_survey.py", _LISTINGS)
 STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -122,6 +126,52 @@ EDITS: tuple[Edit, ...] = (
             "H4: the history that an old segment has stored counts",
             "        highest = max(map(_last_epoch, found))\n",
             "        highest = min(map(_last_epoch, found))\n",
+        ),
+    ),
+    *LISTED.edits(
+        (
+            "H15: a copy of another leader epoch ends where the next segment begins",
+            "(one.start_offset, _epochs(one)[0]) not in ends\n",
+            "one.start_offset not in {end for end, _ in ends}\n",
+        ),
+    ),
+    *GAPS.edits(
+        (
+            "H15: what a listing has missed is passed over like a gap",
+            "            if unseen:\n",
+            "            if unseen and key in gone:\n",
+        ),
+        (
+            "H15: where a copy has gone no other one has taken its place",
+            "above_gaps(known if key in gone else new, ",
+            "above_gaps(new, ",
+        ),
+        (
+            "H15: no segment is missing below the first one that was listed",
+            ", known, max(starts, default=0))\n",
+            ", known, min(one.start_offset for one in known))\n",
+        ),
+        (
+            "H15: a gap that stays makes its partition doubtful",
+            "            unseen = [one for one in above if one.segment_id.id not in seen]\n",
+            "            unseen = above\n",
+        ),
+        (
+            "H15: a segment that is missed was copied to the store of the next one",
+            "            for one in surveys:\n                store_id = ",
+            "            for one in surveys[-1:]:\n                store_id = ",
+        ),
+        (
+            "H15: a listing with a new gap each time counts",
+            "        for partition in left:\n",
+            "        for partition in left[:0]:\n",
+        ),
+    ),
+    *SURVEYED.edits(
+        (
+            "H15: what one more listing has added is not read",
+            "            for added in await asyncio.gather(*listings):\n",
+            "            for added in [() for _ in await asyncio.gather(*listings)]:\n",
         ),
     ),
     *STORES.edits(

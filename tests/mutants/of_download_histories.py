@@ -5,6 +5,8 @@ from tests.mutants.edits import Edit, Target
 PLANS = Target("rlm/download/store_plans.py", ("tests/rlm/download/test_h04_histories.py",))
 SOURCES = Target("rlm/download/sources.py", ("tests/rlm/download/test_h04_histories.py",))
 
+GAPS = Target("rlm/download/sources.py", ("tests/rlm/tasks/test_h15_listings.py",))
+
 EDITS: tuple[Edit, ...] = (
     *PLANS.edits(
         (
@@ -43,6 +45,18 @@ EDITS: tuple[Edit, ...] = (
             "H4: an operator's decision does not count",
             "        self._accepted = frozenset(accepted)\n",
             "        self._accepted = frozenset[str]()\n",
+        ),
+    ),
+    *GAPS.edits(
+        (
+            "H15: what a listing has missed is passed over like a gap",
+            "            if above <= seen:\n",
+            "            if above <= seen or not seen:\n",
+        ),
+        (
+            "H15: what one more listing has added has no gap below",
+            "            if above <= seen:\n",
+            "            if above <= seen or seen:\n",
         ),
     ),
 )

@@ -359,8 +359,8 @@ EDITS: tuple[Edit, ...] = (
     *SURVEYED.edits(
         (
             "H4: a listing that is never settled counts",
-            "        for one in left:\n            found.unreadable += 1\n",
-            "        for one in left[:0]:\n            found.unreadable += 1\n",
+            "            found.unsettled(one)\n",
+            "            pass\n",
         ),
         (
             "H4: what a second listing has added is not read",

@@ -66,6 +66,7 @@ def put(
     aborted: Sequence[AbortedTransaction] = (),
     *,
     stored: dict[int, int] | None = None,
+    store_id: Uuid = STORE_ID,
 ) -> None:
     """A finished segment of whole batches, stored with its manifest as a copier would. `stored`:
     the leader's lineage to its end, if that has more than the segment's own epochs.
@@ -77,7 +78,7 @@ def put(
     )
     indexes = _indexes_object(log, headers[0].base_offset, merged, aborted)
     custom = CustomMetadata(
-        store_id=STORE_ID,
+        store_id=store_id,
         indexes_size_bytes=len(indexes),
         log_crc32c=crc32c(log),
         indexes_crc32c=crc32c(indexes),
@@ -102,7 +103,7 @@ def put(
     rig.store.objects[names[ObjectKind.INDEXES]] = indexes
     manifest = Manifest(
         cluster_id=CLUSTER_ID,
-        store_id=STORE_ID,
+        store_id=store_id,
         topic=partition.topic,
         topic_id=partition.topic_id,
         partition=partition.partition,

@@ -1,0 +1,248 @@
+"""Readers of stores alone that list them while services copy on pass over no segment (H4, H15).
+
+The listings here have pages: the names below an offset, then something happens, then the others.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kip405.contracts import StoredObject
+from kip405.errors import Unavailable
+from kip405.ids import TopicIdPartition, Uuid
+from rlm.download.sources import StoreSource
+from rlm.remote_log.attached import AttachedLog
+from rlm.tasks.attachment import Attachment, Choices
+from rlm.tasks.settled_listing import MOST_ADDED, UNSETTLED, above_gaps
+from rsm_plugins.layout.keys import parse_name
+from tests.builders.ledger import PARTITION, metadata
+from tests.builders.log_dir import CLUSTER_ID, TOPIC
+from tests.builders.rig import Rig
+from tests.builders.store import STORE_ID, MemoryStore
+from tests.builders.threads import THREADS
+from tests.kip405.batch_builder import log_of
+from tests.rlm.api.attached_site import RECORD
+from tests.rlm.download.stored import put
+
+OTHER_ID = Uuid(b"\x52" * 16)
+Page = tuple[int, Callable[[], object]]
+NOTHING: Page = (0, list)
+
+
+class Paged(MemoryStore):
+    """Each listing has one of the `pages`, as long as there are any: what happens after the names
+    of the segments below an offset.
+    """
+
+    def __init__(self, rig: Rig, *copied: int, store_id: Uuid = STORE_ID) -> None:
+        super().__init__(CLUSTER_ID, store_id)
+        self.rig, self.store_id = rig, store_id
+        self.objects = rig.store.objects
+        self.pages: Iterator[Page] = iter(())
+        self.listings = 0
+        self.copy(*copied)
+
+    def copy(self, *starts: int, epoch: int = 0, size: int = 100) -> None:
+        """Segments are copied in this order."""
+        for start in starts:
+            log = log_of(start, [size], epoch=epoch)
+            number = 1 + start + 100_000 * epoch
+            put(self.rig, number, log, {epoch: start}, store_id=self.store_id)
+
+    def remove(self, start: int, epoch: int = 0) -> None:
+        segment_id = Uuid((1 + start + 100_000 * epoch).to_bytes(16, "big"))
+        for name in [one for one in self.objects if parse_name(one).segment_id == segment_id]:
+            del self.objects[name]
+
+    async def list_objects(
+        self, cluster_id: str, partition: TopicIdPartition | None = None
+    ) -> AsyncIterator[StoredObject]:
+        self.listings += 1
+        end, happens = next(self.pages, NOTHING)
+        for name in [one for one in sorted(self.objects) if parse_name(one).start_offset < end]:
+            yield StoredObject(name=name, size_bytes=1, modified_ms=0)
+        happens()
+        for name in [one for one in sorted(self.objects) if parse_name(one).start_offset >= end]:
+            yield StoredObject(name=name, size_bytes=1, modified_ms=0)
+
+
+class Reader:
+    """An attached reader."""
+
+    def __init__(self) -> None:
+        self.log = AttachedLog()
+        self._attachment = Attachment(
+            cluster_id=CLUSTER_ID, log=self.log, choices=Choices(), report=lambda *_: None
+        )
+
+    async def read(self, *stores: Paged) -> list[int]:
+        """The first offsets of the segments that it serves then."""
+        given: Any = {one.store_id: one for one in stores}
+        await self._attachment.read(given, [RECORD])
+        return self.served
+
+    @property
+    def served(self) -> list[int]:
+        entries = self.log.state.ledgers[PARTITION.key].entries.values()
+        return sorted(one.metadata.start_offset for one in entries)
+
+
+async def attached(store: Paged) -> list[int]:
+    return await Reader().read(store)
+
+
+async def downloaded(store: Paged) -> list[int]:
+    (plan,) = await StoreSource(store, threads=THREADS).plans(TOPIC, 0)
+    return [one.start_offset for one in plan.pieces]
+
+
+READERS = pytest.mark.parametrize("read", [attached, downloaded])
+Read = Callable[[Paged], Awaitable[list[int]]]
+
+
+@READERS
+@pytest.mark.parametrize("before", [(0,), ()])
+async def test_h15_what_is_copied_behind_the_page_of_a_listing_is_not_passed_over(
+    tmp_path: Path, read: Read, before: tuple[int, ...]
+) -> None:
+    """Also not where it is the first one: that would be a later start of the remote log."""
+    store = Paged(Rig(tmp_path), *before)
+    first = 100 * len(before)
+    copies = (first, first + 100, first + 200)
+    store.pages = iter([(first + 200, lambda: store.copy(*copies))])
+    assert await read(store) == [*before, *copies]
+    assert store.listings == 2
+
+
+@READERS
+async def test_h15_what_a_listing_adds_may_lie_above_the_next_gap(
+    tmp_path: Path, read: Read
+) -> None:
+    store = Paged(Rig(tmp_path), 0)
+    store.pages = iter(
+        [(200, lambda: store.copy(100, 200)), (500, lambda: store.copy(300, 400, 500))]
+    )
+    assert await read(store) == [0, 100, 200, 300, 400, 500]
+    assert store.listings == 3
+
+
+async def test_h15_a_copy_of_another_leader_epoch_fills_no_gap(tmp_path: Path) -> None:
+    """Leader 1 began at 150. Without its first segment, records that it removed would be read."""
+    store = Paged(Rig(tmp_path), 0, 100)
+
+    def elected() -> None:
+        store.copy(150, epoch=1, size=50)
+        store.copy(200, epoch=1)
+
+    store.pages = iter([(200, elected)])
+    assert await attached(store) == [0, 100, 150, 200]
+
+
+async def test_h15_a_gap_that_stays_costs_one_listing(tmp_path: Path) -> None:
+    store, reader = Paged(Rig(tmp_path), 0, 300), Reader()
+    assert await reader.read(store) == [0, 300]
+    assert store.listings == 2
+    store.copy(400)
+    assert await reader.read(store) == [0, 300, 400]
+    assert store.listings == 3
+    assert await downloaded(Paged(store.rig)) == [0, 300, 400]
+
+
+async def test_h15_a_round_that_fails_takes_no_gap_for_proven(tmp_path: Path) -> None:
+    store, reader = Paged(Rig(tmp_path), 0), Reader()
+    await reader.read(store)
+
+    def away() -> None:
+        raise Unavailable("the store is away")
+
+    store.pages = iter([(200, lambda: store.copy(100, 200)), (0, away)])
+    with pytest.raises(Unavailable):
+        await reader.read(store)
+    assert reader.served == [0]
+    assert await reader.read(store) == [0, 100, 200]
+
+
+async def test_h15_a_segment_below_the_gap_may_be_in_a_store_that_was_listed_before(
+    tmp_path: Path,
+) -> None:
+    """Copies go to the other store from 200 on."""
+    former = Paged(Rig(tmp_path / "former"), 0)
+    other = Paged(Rig(tmp_path / "other"), store_id=OTHER_ID)
+
+    def copied() -> None:
+        former.copy(100)
+        other.copy(200)
+
+    other.pages = iter([(0, copied)])
+    assert await Reader().read(former, other) == [0, 100, 200]
+
+
+async def test_h15_a_copy_that_replaces_another_one_is_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    """The former one is removed before the listing comes to it."""
+    store, reader = Paged(Rig(tmp_path), 0, 100, 200), Reader()
+    await reader.read(store)
+
+    def replaced() -> None:
+        store.copy(50, size=150)
+        store.remove(100)
+
+    store.pages = iter([(100, replaced)])
+    assert await reader.read(store) == [0, 50, 200]
+
+
+async def test_h15_a_partition_that_is_never_listed_without_a_new_gap_is_doubtful(
+    tmp_path: Path,
+) -> None:
+    starts = iter(range(100, 10_000, 200))
+
+    def busy(store: Paged) -> Iterator[Page]:
+        for start in starts:
+            yield start + 100, partial(store.copy, start, start + 100)
+
+    store, reader = Paged(Rig(tmp_path), 0), Reader()
+    store.pages = busy(store)
+    await reader.read(store)
+    assert [(one.start, one.why) for one in reader.log.doubts(PARTITION.key)] == [(0, UNSETTLED)]
+    assert store.listings == 1 + MOST_ADDED
+    with pytest.raises(Unavailable, match=UNSETTLED):
+        await downloaded(store)
+    store.pages = iter(())
+    served = await reader.read(store)
+    assert (served, reader.log.doubts(PARTITION.key)) == ([*range(0, served[-1] + 1, 100)], ())
+
+
+@READERS
+async def test_h15_however_pages_and_copies_meet_no_segment_is_passed_over(
+    tmp_path: Path, read: Read
+) -> None:
+    for seed in range(60):
+        random, store = Random(seed), Paged(Rig(tmp_path / str(seed)), 0)
+        ends = iter(range(100, 100_000, 100))
+
+        def pages(store: Paged = store, random: Random = random, ends: Any = ends) -> Any:
+            for _ in range(random.randrange(1, 4)):
+                count = random.randrange(5)
+                page = 100 * random.randrange(12)
+                yield page, lambda count=count: store.copy(*(next(ends) for _ in range(count)))
+
+        store.pages = pages()
+        found = await read(store)
+        assert found == [*range(0, found[-1] + 1, 100)], seed
+
+
+def test_h15_a_gap_is_where_nothing_ends_in_the_same_leader_epoch() -> None:
+    first = metadata(1, 10, 100, {0: 10})
+    second = metadata(2, 100, 200, {0: 100, 1: 150})
+    third = metadata(3, 200, 300, {1: 200})
+    later = metadata(4, 300, 400, {2: 300})
+    known = [first, second, third, later]
+    assert above_gaps(known, known, 10) == [later]
+    assert above_gaps(known, known, 0) == [first, later]
+    assert above_gaps(known, known, 300) == []
+    assert above_gaps([third], [first, third], 10) == [third]
