@@ -208,6 +208,7 @@ ENDS: tuple[Planted, ...] = (
         broken=("early deletion", "remote log start", "offset"),
         patches=_discard_of_any_log,
         among=(discarded,),
+        within=600,
     ),
     Planted(
         name="an undo of a discard changes nothing",

@@ -13,14 +13,15 @@ Patch = tuple[Any, str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """A rule that is taken away, and what must be noticed; by seeds with one of these stories where
-    it concerns no others.
+    """A rule that is taken away, and what must be noticed, within so many seeds; by seeds with one
+    of these stories where it concerns no others.
     """
 
     name: str
     broken: tuple[str, ...]
     patches: Callable[[], list[Patch]]
     among: tuple[Story, ...] = ()
+    within: int = 200
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
