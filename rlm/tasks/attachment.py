@@ -177,7 +177,8 @@ class Attachment:
                 await surveyor.list_again(stores[store_id], one, left, caller)
             left = await self._with_gaps(listed, gone, seen)
         for partition in left:
-            surveys[0].unsettled(partition)
+            # A gap between epochs is none between offsets, so nothing says where it is.
+            surveys[0].unsettled(partition, is_whole=True)
         return gone
 
     async def _with_gaps(

@@ -132,10 +132,10 @@ class StoreSurvey:
     objects: int = 0
     unreadable: int = 0
 
-    def unsettled(self, partition: TopicIdPartition) -> None:
-        """It is doubtful as a whole, and may be read later."""
+    def unsettled(self, partition: TopicIdPartition, *, is_whole: bool) -> None:
+        """It is doubtful, as a whole or from its first gap or its end on, and may be read later."""
         self.unreadable += 1
-        self.unusable_manifests.append(_unsettled(partition))
+        self.unusable_manifests.append(_unsettled(partition, is_whole=is_whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class StoreSurveyor:
             if not left:
                 return
         for one in left:
-            found.unsettled(one)
+            found.unsettled(one, is_whole=False)
 
     async def list_again(
         self,
@@ -407,7 +407,7 @@ class StoreSurveyor:
             raise Corrupt(f"it would publish {metadata.state.name}")
 
 
-def _unsettled(partition: TopicIdPartition) -> UnusableManifest:
+def _unsettled(partition: TopicIdPartition, *, is_whole: bool) -> UnusableManifest:
     return UnusableManifest(
         key=partition.key,
         topic_cut=partition.topic[:TOPIC_CUT],
@@ -415,7 +415,7 @@ def _unsettled(partition: TopicIdPartition) -> UnusableManifest:
         start_offset=0,
         why=UNSETTLED,
         is_stop=True,
-        is_unsettled=True,
+        is_unsettled=not is_whole,
     )
 
 
