@@ -279,7 +279,8 @@ class StoreSource:
             if isinstance(each, _Known):
                 known.setdefault(each.partition, []).append(each)
         for there in known.values():
-            found += await self._below_gaps(cluster_id, there, listed)
+            if not any(map(_is_imported, there)):  # those have been settled
+                found += await self._below_gaps(cluster_id, there, listed)
         return found
 
     async def _below_gaps(
@@ -299,6 +300,8 @@ class StoreSource:
             added = await new_manifests(self._store, cluster_id, partition, listed)
             listed.update(identity_of(parsed) for _, parsed in added)
             read = await self._read_all(added, partition.topic)
+            if any(map(_is_imported, read)):
+                break  # an import has begun meanwhile, and may have a stop that was not listed
             missed += read
             segments += [one for one in read if isinstance(one, _Known)]
         raise Unavailable(f"{partition}: {UNSETTLED}")

@@ -162,11 +162,12 @@ class Attachment:
         surveys: Sequence[StoreSurvey],
     ) -> Gone:
         """List partitions again, in all stores, that may lack a segment below one that was listed.
-        Returns the served segments that have no manifest any more.
+        Returns the served segments that have no manifest any more. Those that were listed until
+        nothing was added have all below (`to_settle`): one listing more could show half an import.
         """
         listed = tuple(one.listed for one in surveys)
         gone = await _gone(self._log.state.ledgers, listed)
-        seen: set[Uuid] = set()
+        settled, seen = self._imported | self._stopped, set[Uuid]()
         left = await self._with_gaps(listed, gone, seen)
         for _ in range(MOST_ADDED):
             if not left:
@@ -176,8 +177,9 @@ class Attachment:
                 caller = _Caller(self, store_id)
                 await surveyor.list_again(stores[store_id], one, left, caller)
             left = await self._with_gaps(listed, gone, seen)
-        for partition in left:
-            # A gap between epochs is none between offsets, so nothing says where it is.
+        for partition in {*left, *(self._imported - settled)}:
+            # A gap between epochs is none between offsets, so nothing says where it is; an import
+            # that has begun meanwhile is settled in the next round.
             surveys[0].unsettled(partition, is_whole=True)
         return gone
 
@@ -189,7 +191,8 @@ class Attachment:
         the listings since have had all below.
         """
         found: list[TopicIdPartition] = []
-        for key in {*self._read, *gone}:
+        settled = {one.key for one in self._imported | self._stopped}
+        for key in {*self._read, *gone} - settled:
             kept = list(_kept(self._log.state.ledgers.get(key), gone.get(key, ())))
             read = [
                 one

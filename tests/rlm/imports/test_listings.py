@@ -239,3 +239,27 @@ async def test_h04_a_partition_to_which_imports_write_all_the_time_is_doubtful_f
     source = StoreSource(cast("RemoteStorageManager", busy), threads=THREADS)
     with pytest.raises(Unavailable, match=UNSETTLED):
         await source.plans(TOPIC, 0)
+
+
+async def test_h04_a_partition_that_is_settled_is_not_listed_once_more(tmp_path: Path) -> None:
+    """That listing could show half of an import whose stop it has missed."""
+    site = overlapping(tmp_path)
+    await site.run()
+    upload_one(site)
+    await site.run()
+
+    async def begun() -> None:
+        upload_all(site.bucket, log_of(150, [50]), log_of(200, [50]))
+        with pytest.raises(Killed):
+            await site.run(_killed(site, 200))
+
+    steps = [(is_any, nothing)] * 3 + [(is_stop, begun)]
+    store = InPieces(site, steps)
+    log, _ = await attached(site, store=store)
+    assert served(log) == ([0, 50, 60], [])
+    assert store.listings == 3
+    store = InPieces(site, steps)
+    source = StoreSource(cast("RemoteStorageManager", store), threads=THREADS)
+    (plan,) = await source.plans(TOPIC, 0)
+    assert plan.pieces[-1].next_offset == 150
+    assert store.listings == 3

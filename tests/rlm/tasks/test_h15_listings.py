@@ -142,6 +142,25 @@ async def test_h15_a_copy_of_another_leader_epoch_fills_no_gap(tmp_path: Path) -
     assert await attached(store) == [0, 100, 150, 200]
 
 
+async def test_h04_an_import_that_begins_while_a_gap_is_listed_is_settled_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stop may have been missed."""
+    for module in ("rlm.tasks.attachment", "rlm.download.sources"):
+        monkeypatch.setattr(f"{module}.is_marked", lambda locator: locator.start_offset == 300)
+    store, reader = Paged(Rig(tmp_path), 0, 200), Reader()
+    store.pages = iter([NOTHING, (0, lambda: store.copy(300))])
+    await reader.read(store)
+    assert [(one.start, one.why) for one in reader.log.doubts(PARTITION.key)] == [(0, UNSETTLED)]
+    assert await reader.read(store) == [0, 200, 300]
+    assert reader.log.doubts(PARTITION.key) == ()
+    store.remove(300)
+    store.pages = iter([NOTHING, (0, lambda: store.copy(300))])
+    with pytest.raises(Unavailable, match=UNSETTLED):
+        await downloaded(store)
+    assert await downloaded(store) == [0, 200, 300]
+
+
 async def test_h15_a_gap_that_stays_costs_one_listing(tmp_path: Path) -> None:
     store, reader = Paged(Rig(tmp_path), 0, 300), Reader()
     assert await reader.read(store) == [0, 300]
