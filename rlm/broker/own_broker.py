@@ -99,8 +99,7 @@ class OwnBroker:
         self._offsets: dict[_OffsetKind, Coalesced[OffsetQuestion, OffsetAnswer]] = {}
 
     async def close(self) -> None:
-        await self._quick.close()
-        await self._slow.close()
+        await asyncio.gather(self._quick.close(), self._slow.close())
 
     async def check_new_enough(self) -> None:
         """Invalid if the broker is older than Kafka 3.3 (`rlm.broker.versions`)."""
