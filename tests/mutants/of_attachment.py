@@ -137,6 +137,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *GAPS.edits(
         (
+            "H4: an import that begins while gaps are listed is served at once",
+            "        for partition in {*left, *(self._imported - settled)}:\n",
+            "        for partition in left:\n",
+        ),
+        (
             "H15: what a listing has missed is passed over like a gap",
             "            if unseen:\n",
             "            if unseen and key in gone:\n",
@@ -163,8 +168,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: a listing with a new gap each time counts",
-            "        for partition in left:\n",
-            "        for partition in left[:0]:\n",
+            "        for partition in {*left, *(self._imported - settled)}:\n",
+            "        for partition in self._imported - settled:\n",
         ),
     ),
     *SURVEYED.edits(

@@ -370,6 +370,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *ATTACHED.edits(
         (
+            "H4: a partition that was settled is listed once more for its gaps",
+            "        for key in {*self._read, *gone} - settled:\n",
+            "        for key in {*self._read, *gone}:\n",
+        ),
+        (
             "H4: segments of an import are listed once",
             "        return self._imported | self._stopped | _stopped((found,))\n",
             "        return self._stopped | _stopped((found,))\n",
@@ -386,6 +391,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *DOWNLOADED.edits(
+        (
+            "H4: a download lists what was settled once more for its gaps",
+            "            if not any(map(_is_imported, there)):",
+            "            if there:",
+        ),
         (
             "H4: a download lists imported segments once",
             "for known in found if _is_imported(known)}:\n",
