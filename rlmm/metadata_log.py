@@ -306,13 +306,11 @@ class MetadataLog:
             self._refuse_lost(topic_partition.topic)
             before = self._tail.position(topic_partition)
             end = await self._ends.end_offset(topic_partition)
-            self._refuse_unconfirmed(topic_partition)
+            await self._confirm(topic_partition)
             if end < before:
                 raise Unavailable(f"barrier of {topic_partition}: ends at {end}, {before} was read")
             await self._tail.wait_passed(topic_partition, end)
-            if self._tail.doubt([topic_partition]):  # another epoch began meanwhile
-                await self._tail.verify([topic_partition])
-            self._refuse_unconfirmed(topic_partition)
+            await self._confirm(topic_partition)
 
     async def verify(self) -> None:
         """Check both topics now; Unavailable where no broker answers or one is not as it must
@@ -345,7 +343,10 @@ class MetadataLog:
         if why:
             raise Unavailable(why)
 
-    def _refuse_unconfirmed(self, topic_partition: TopicPartition) -> None:
+    async def _confirm(self, topic_partition: TopicPartition) -> None:
+        """Unavailable where its leader does not confirm what was read."""
+        if self._tail.doubt([topic_partition]):  # another epoch began meanwhile
+            await self._tail.verify([topic_partition])
         self._refuse_lost(topic_partition.topic)
         doubt = self._tail.doubt([topic_partition])
         if doubt:

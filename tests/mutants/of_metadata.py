@@ -19,9 +19,17 @@ TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
 CLOSING = Target("kafka_clients/closing_client.py", ("tests/kafka_clients/test_closing_client.py",))
 END_CLIENT = Target("rlmm/end_offsets.py", ("tests/rlmm/test_silent_brokers.py",))
 LOG = Target("rlmm/metadata_log.py", ("tests/rlmm/test_metadata_log.py",))
+NEW_EPOCHS = Target("rlmm/metadata_log.py", ("tests/rlmm/test_h42_new_epochs.py",))
 AUX_STATE = Target("rlm/remote_log/aux_state.py", ("tests/rlm/api/test_aux_state.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *NEW_EPOCHS.edits(
+        (
+            "a barrier is refused where another epoch began meanwhile",
+            "        if self._tail.doubt([topic_partition]):  # another epoch began meanwhile\n",
+            "        if False:\n",
+        ),
+    ),
     *CLOSING.edits(
         (
             "H10: a client that is cut goes on sending once its broker takes something",

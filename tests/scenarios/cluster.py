@@ -39,7 +39,7 @@ SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _LIMIT_S = 120
 """Far more than anything takes that comes at all, also where all tests run at a time."""
 _COMMAND_TIMEOUT_S = 120
-_NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_", "NOT_LEADER_OR_", "has no segment")
+_NOT_YET = ("has never said", "COORDINATOR_LOAD_", "NOT_LEADER_", "no segment", "not confirmed yet")
 _KEPT = "--local-retention-bytes"
 
 _AWAY = (KafkaException, CommandFailed, Unavailable, subprocess.TimeoutExpired, OSError, EOFError)
