@@ -78,8 +78,17 @@ class Browser:
         return await self.command("POST", "/execute/async", {"script": script, "args": []})
 
     async def keys(self, selector: str, text: str) -> None:
+        """The page draws its parts anew, so an element may have gone since it was found."""
+        await _of_a_few(lambda: self._keys(selector, text), _Stale, most=100)
+
+    async def _keys(self, selector: str, text: str) -> None:
         found = await self.command("POST", "/element", {"using": "css selector", "value": selector})
-        await self.command("POST", f"/element/{found[_ELEMENT]}/value", {"text": text})
+        try:
+            await self.command("POST", f"/element/{found[_ELEMENT]}/value", {"text": text})
+        except AssertionError as error:
+            if "stale element reference" in str(error):
+                raise _Stale(selector) from error  # nothing was typed
+            raise
 
     async def cdp(self, name: str, **params: Any) -> Any:
         return await self.command("POST", "/goog/cdp/execute", {"cmd": name, "params": params})
@@ -99,6 +108,10 @@ class Browser:
     async def picture(self, **params: Any) -> bytes:
         """What the window shows, as Page.captureScreenshot makes it."""
         return base64.b64decode((await self.cdp("Page.captureScreenshot", **params))["data"])
+
+
+class _Stale(AssertionError):
+    """An element is not in the page any more."""
 
 
 class PortTaken(AssertionError):
@@ -164,8 +177,10 @@ async def driver(program: str, folder: Path, next_port: Callable[[], int]) -> As
         )
 
 
-async def _of_a_few(attempt: Callable[[], Awaitable[Result]], failure: type[Exception]) -> Result:
-    for _ in range(STARTS_MAX - 1):
+async def _of_a_few(
+    attempt: Callable[[], Awaitable[Result]], failure: type[Exception], most: int = STARTS_MAX
+) -> Result:
+    for _ in range(most - 1):
         with contextlib.suppress(failure):
             return await attempt()
     return await attempt()
