@@ -6,7 +6,7 @@ is asked by `StoreEvidence`, later, when it is known which segments matter. Noth
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -182,22 +182,12 @@ class StoreSurveyor:
         return found
 
     async def _settle(self, store: StoreAdmin, found: StoreSurvey, caller: Survey) -> None:
-        """List the partitions again that the caller names, until there is nothing new. What of one
-        is not settled then is doubtful as a whole, and may be read later.
+        """List the partitions again that the caller names, until there is nothing new. One that is
+        not settled then is doubtful from its first gap or its end on, and may be read later.
         """
         left = list({one.key: one for one in caller.to_settle(found)}.values())
         for _ in range(MOST_ADDED):
-            left, there = [], left
-            for at in range(0, len(there), _READS_AT_ONCE):
-                some = there[at : at + _READS_AT_ONCE]
-                listings = (
-                    added_manifests(store, self._cluster_id, one, found.listed) for one in some
-                )
-                for one, added in zip(some, await asyncio.gather(*listings), strict=True):
-                    if added:
-                        left.append(one)
-                        found.listed.update(identity_of(parsed) for _, parsed in added)
-                        await self._read_twice(store, found, added, caller)
+            left = await self._list_more(added_manifests, store, found, left, caller)
             if not left:
                 return
         for one in left:
@@ -211,13 +201,30 @@ class StoreSurveyor:
         caller: Survey,
     ) -> None:
         """List these partitions once more, and read what is new there."""
+        await self._list_more(new_manifests, store, found, partitions, caller)
+        await self._check_identity(store, found.store_id)
+
+    async def _list_more(
+        self,
+        more: Callable[..., Awaitable[list[tuple[str, ParsedName]]]],
+        store: StoreAdmin,
+        found: StoreSurvey,
+        partitions: Sequence[TopicIdPartition],
+        caller: Survey,
+    ) -> list[TopicIdPartition]:
+        """Read what one of the functions of settled_listing.py adds; the partitions to which it
+        adds something.
+        """
+        grown: list[TopicIdPartition] = []
         for at in range(0, len(partitions), _READS_AT_ONCE):
             some = partitions[at : at + _READS_AT_ONCE]
-            listings = (new_manifests(store, self._cluster_id, one, found.listed) for one in some)
-            for added in await asyncio.gather(*listings):
-                found.listed.update(identity_of(parsed) for _, parsed in added)
-                await self._read_twice(store, found, added, caller)
-        await self._check_identity(store, found.store_id)
+            listings = (more(store, self._cluster_id, one, found.listed) for one in some)
+            for one, added in zip(some, await asyncio.gather(*listings), strict=True):
+                if added:
+                    grown.append(one)
+                    found.listed.update(identity_of(parsed) for _, parsed in added)
+                    await self._read_twice(store, found, added, caller)
+        return grown
 
     async def _read_twice(
         self,

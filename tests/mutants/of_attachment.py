@@ -175,8 +175,8 @@ EDITS: tuple[Edit, ...] = (
     *SURVEYED.edits(
         (
             "H15: what one more listing has added is not read",
-            "            for added in await asyncio.gather(*listings):\n",
-            "            for added in [() for _ in await asyncio.gather(*listings)]:\n",
+            "        await self._list_more(new_manifests, store, found, partitions, caller)\n",
+            "",
         ),
     ),
     *STORES.edits(

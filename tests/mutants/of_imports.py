@@ -364,7 +364,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: what a second listing has added is not read",
-            "                        await self._read_twice(store, found, added, caller)\n",
+            "                    await self._read_twice(store, found, added, caller)\n",
             "",
         ),
     ),
