@@ -18,7 +18,6 @@ from kip405.lineage import Lineage
 from kip405.segments import ByteRange, EpochEntry, RemoteLogSegmentMetadata
 from rlm.download.plan import PartitionPlan, Piece, pieces_of
 from rlm.download.store_plans import StoredPartition, StorePlans
-from rlm.plans.attachment import UnreadSegment
 from rlm.remote_log.objects import slice_bytes
 from rlm.tasks.settled_listing import (
     MOST_ADDED,
@@ -356,9 +355,5 @@ def _of_partition(number: int, found: Sequence[_Known | ImportStop]) -> StoredPa
         topic_partition=here[0].partition,
         remote_log_start_offset=max(starts, default=0),
         segments=tuple(one.metadata for one in known),
-        stops=tuple(
-            UnreadSegment(start_offset=one.start_offset, why=one.why)
-            for one in here
-            if isinstance(one, ImportStop)
-        ),
+        stops=tuple(one for one in here if isinstance(one, ImportStop)),
     )

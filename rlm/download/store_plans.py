@@ -15,11 +15,12 @@ from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from kip405.lineage import Lineage, remote_lineage, usable_end
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.download.plan import PartitionPlan, pieces_of
-from rlm.plans.attachment import Backup, Doubt, UnreadSegment, plan_partition
+from rlm.plans.attachment import Backup, Doubt, plan_partition
 from rlm.plans.history import published_lineage
 from rlm.remote_log.attached import ledger_of_segments
 from rlm.tasks.stored_lineages import ReadableStore, StoredLineages, has_several_epochs
 from rlmm.ledger import PartitionLedger
+from rsm_plugins.layout.import_stops import ImportStop
 
 _MOST_NAMED = 8
 """Doubts that an error names."""
@@ -34,7 +35,7 @@ class StoredPartition:
     topic_partition: TopicIdPartition
     remote_log_start_offset: int
     segments: tuple[RemoteLogSegmentMetadata, ...]
-    stops: tuple[UnreadSegment, ...] = ()
+    stops: tuple[ImportStop, ...] = ()
 
     @property
     def spellings(self) -> frozenset[str]:
@@ -82,7 +83,7 @@ class StorePlans:
         if partition.spellings & self._accepted:
             return []
         return [
-            Doubt(start=one.start_offset or 0, next_offset=MAX_OFFSET, why=one.why)
+            Doubt(start=one.start_offset, next_offset=MAX_OFFSET, why=one.why)
             for one in partition.stops
         ]
 
