@@ -198,21 +198,40 @@ def make_closing(client: AIOKafkaClient) -> None:
 
 async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
     """Stop a consumer whose client is a `ClosingClient`: whatever fails or is cancelled, its
-    connections are closed. It replaces `AIOKafkaConsumer.stop`; a second call does nothing.
+    connections are closed. It replaces `AIOKafkaConsumer.stop`; a second call does nothing. A
+    cancellation cuts the connections, and is raised in any case.
 
     KafkaError where its group cannot be left.
     """
     if consumer._closed:
         return
     consumer._closed = True
+    stopping = asyncio.get_running_loop().create_task(_stop(consumer))  # it ends in here
+    try:
+        await asyncio.wait({stopping})
+    except asyncio.CancelledError:
+        consumer._client.cut()
+        if not (await asyncio.wait({stopping}, timeout=_GRACE_S))[0]:
+            stopping.cancel()
+            await asyncio.wait({stopping})
+        if not stopping.cancelled() and (error := stopping.exception()) is not None:
+            _log.info("A consumer was stopped and cancelled: %r", error)
+        raise
+    stopping.result()
+
+
+async def _stop(consumer: AIOKafkaConsumer) -> None:
+    """A task of its own: aiokafka would take a cancellation that comes meanwhile for that of the
+    task which it waits for, and go on. Who was cancelled would then never end. And the tasks of a
+    consumer that has just begun have begun before it: one of the coordinator that had not would
+    cancel its `close`, too.
+    """
     async with AsyncExitStack() as parts:
         parts.push_async_callback(consumer._client.close)
         if consumer._fetcher is not None:
             parts.push_async_callback(_close_fetcher, consumer._fetcher)
         if consumer._coordinator is not None:
             parts.push_async_callback(consumer._coordinator.close)
-        # Cancelled before it has begun, a task of the coordinator would cancel its `close`, too.
-        await asyncio.sleep(0)  # noqa: TID251 - lets them begin, waits for no time
 
 
 async def _close_fetcher(fetcher: Any) -> None:

@@ -16,8 +16,6 @@ DIVERGENCE = Target(
 )
 QUESTIONS = Target("rlmm/clients.py", ("tests/rlmm/test_epoch_questions.py",))
 TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
-CLOSING = Target("kafka_clients/closing_client.py", ("tests/kafka_clients/test_closing_client.py",))
-END_CLIENT = Target("rlmm/end_offsets.py", ("tests/rlmm/test_silent_brokers.py",))
 LOG = Target("rlmm/metadata_log.py", ("tests/rlmm/test_metadata_log.py",))
 NEW_EPOCHS = Target("rlmm/metadata_log.py", ("tests/rlmm/test_h42_new_epochs.py",))
 AUX_STATE = Target("rlm/remote_log/aux_state.py", ("tests/rlm/api/test_aux_state.py",))
@@ -28,42 +26,6 @@ EDITS: tuple[Edit, ...] = (
             "a barrier is refused where another epoch began meanwhile",
             "        if self._tail.doubt([topic_partition]):  # another epoch began meanwhile\n",
             "        if False:\n",
-        ),
-    ),
-    *CLOSING.edits(
-        (
-            "H10: a client that is cut goes on sending once its broker takes something",
-            "        self._end()\n        for transport in self._ending:\n"
-            "            transport.abort()\n",
-            "        self._end()\n",
-        ),
-        (
-            "a close that is cancelled leaves a connection to a broker that hangs",
-            "            for transport in self._ending:  # one that has ended takes no notice\n"
-            "                transport.abort()\n",
-            "            pass\n",
-        ),
-        (
-            "a connection that opens while its client is closed stays open",
-            "        if self._is_closed:\n            connection.close(",
-            "        if False:\n            connection.close(",
-        ),
-        (
-            "a fetch that waits to be tried again ends the stop of its consumer, and the tail",
-            "        pending, fetcher._pending_tasks = fetcher._pending_tasks, set()\n",
-            "        pending: set[Any] = set()\n",
-        ),
-        (
-            "a consumer that is stopped as soon as it has begun leaves its connections open",
-            "await asyncio.sleep(0)  # noqa: TID251 - lets them begin, waits for no time",
-            "pass",
-        ),
-    ),
-    *END_CLIENT.edits(
-        (
-            "a client that connects while it is closed stays open",
-            "        both = self._consumer, self._connecting\n",
-            "        both = (self._consumer,)\n",
         ),
     ),
     *LOG.edits(
