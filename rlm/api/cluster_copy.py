@@ -1,22 +1,27 @@
 """Copies closed segments of the whole cluster now: each partition by its leader's service.
 
-A partition that no service reports is shown as not complete with the reason (H38).
+A partition without a leader for the moment, or whose leader's service has not seen yet that it
+leads, is asked for again for half a minute. One that no service reports then is shown as not
+complete with the reason (H38).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Protocol
 
-from kip405.errors import Invalid, NotFound
+from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import TopicPartition
 from rlm.api.fan_out import merged_rows, why_silent
 from rlm.api.peers import Peer, Peers
 from rlm.api.ports import Broker
+from rlm.clock import Clock
 from rlm.tasks.copy_runs import CopyEvent, CopyProgress, CopyTarget
 from rlm.v1 import admin_pb2 as pb
 
 _IDLE_MS = 60_000
 """Several times as long as a run is silent."""
+_LED_WITHIN_MS = 30_000
+_AGAIN_MS = 500
 
 
 class Runs(Protocol):
@@ -28,10 +33,11 @@ class Runs(Protocol):
 class ClusterCopy:
     """Owns nothing."""
 
-    def __init__(self, *, peers: Peers, runs: Runs, broker: Broker) -> None:
+    def __init__(self, *, peers: Peers, runs: Runs, broker: Broker, clock: Clock) -> None:
         self._peers = peers
         self._runs = runs
         self._broker = broker
+        self._clock = clock
 
     async def run(
         self, request: pb.CopyClosedRequest, principal: str
@@ -43,7 +49,7 @@ class ClusterCopy:
         if request.HasField("up_to_offset") and len(leaders) != 1:
             raise Invalid("an offset goes with one partition: name it as TOPIC:PARTITION")
         own = self._own(request, leaders)
-        rows = own if request.local_only else self._whole(request, own, leaders, principal)
+        rows = own if request.local_only else self._until_reported(request, leaders, principal)
         async with aclosing(rows):
             async for row in rows:
                 yield row
@@ -61,29 +67,48 @@ class ClusterCopy:
             async for event in events:
                 yield _message(event, self._peers.node_id)
 
-    async def _whole(
+    async def _until_reported(
         self,
         request: pb.CopyClosedRequest,
-        own: AsyncIterator[pb.CopyClosedResponse],
         leaders: dict[TopicPartition, int],
         principal: str,
     ) -> AsyncGenerator[pb.CopyClosedResponse, None]:
-        errors: dict[int, str] = {}
-        streams = {
+        until_ms, left = self._clock.monotonic_ms() + _LED_WITHIN_MS, dict(leaders)
+        while left:
+            errors: dict[int, str] = {}
+            async with aclosing(self._round(request, left, principal, errors)) as rows:
+                async for row in rows:
+                    if row.HasField("partition"):
+                        left.pop(TopicPartition(row.partition.topic, row.partition.partition), None)
+                    yield row
+            is_over = self._clock.monotonic_ms() >= until_ms
+            for partition, leader in tuple(left.items()):
+                if is_over or leader in errors:
+                    del left[partition]
+                    yield _unreported(partition, leader, f"{why_silent(leader, errors)}; ask again")
+            if left:
+                await self._clock.sleep_ms(_AGAIN_MS)
+                request = _narrowed(request, left)
+                with suppress(Unavailable):  # asked again in the next round
+                    left = await self._leaders(request)
+
+    async def _round(
+        self,
+        request: pb.CopyClosedRequest,
+        leaders: dict[TopicPartition, int],
+        principal: str,
+        errors: dict[int, str],
+    ) -> AsyncGenerator[pb.CopyClosedResponse, None]:
+        """Rows of the services that lead them; `errors` gets why one ended early."""
+        streams: dict[int, AsyncIterator[pb.CopyClosedResponse]] = {
             peer.node_id: self._of_peer(peer, request, principal)
             for peer in self._peers.others()
             if peer.node_id in leaders.values()
         }
-        streams[self._peers.node_id] = own
-        reported: set[TopicPartition] = set()
+        streams[self._peers.node_id] = self._own(request, leaders)
         async with aclosing(merged_rows(streams, errors)) as rows:
             async for row in rows:
-                if row.HasField("partition"):
-                    reported.add(TopicPartition(row.partition.topic, row.partition.partition))
                 yield row
-        for partition, leader in leaders.items():
-            if partition not in reported:
-                yield _unreported(partition, leader, f"{why_silent(leader, errors)}; ask again")
 
     async def _of_peer(
         self, peer: Peer, request: pb.CopyClosedRequest, principal: str
@@ -112,6 +137,19 @@ class ClusterCopy:
                     raise NotFound(f"topic {target.topic} has no partition {number}")
                 found[TopicPartition(target.topic, number)] = rows[number].leader
         return found
+
+
+def _narrowed(
+    request: pb.CopyClosedRequest, partitions: Collection[TopicPartition]
+) -> pb.CopyClosedRequest:
+    """The same for these partitions only."""
+    narrowed = pb.CopyClosedRequest()
+    narrowed.CopyFrom(request)
+    del narrowed.targets[:]
+    narrowed.targets.extend(
+        pb.CopyTarget(topic=one.topic, partition=one.partition) for one in partitions
+    )
+    return narrowed
 
 
 def _message(event: CopyEvent, node_id: int) -> pb.CopyClosedResponse:

@@ -396,7 +396,9 @@ def build_admin(
                 dependencies, tasks, topics.verbs, topics.brokers, gate, peers, clients, documents
             ),
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
-            copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
+            copies=ClusterCopy(
+                peers=peers, runs=tasks.copy_runs, broker=broker, clock=dependencies.clock
+            ),
             verify=ClusterVerify(
                 peers=peers, runs=tasks.verify.runs, settings=settings, broker=broker
             ),

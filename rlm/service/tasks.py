@@ -261,8 +261,13 @@ class TaskWiring:
             self._refuse_left_out(led)
             await tasks.trim.run(led, keep_local_bytes)
 
+        def has_no_leader(key: PartitionKey) -> bool:
+            row = dependencies.leadership.snapshot.partitions.get(key)
+            return row is not None and row.leader < 0
+
         return CopyRuns(
             led=self.led,
+            has_no_leader=has_no_leader,
             copy=copy,
             trim=trim,
             copied=tasks.copy.statuses,

@@ -2,11 +2,12 @@
 
 A run copies one partition, whatever its thresholds, as a job of the pool of copy tasks. Then it
 trims, where that was asked for, as a job of the pool of cleanups, by the evidence of G1.
-Requests for a partition whose run has not ended join it. A run that fails is repeated while
-somebody watches; without a watcher it ends. So a request that is cancelled stops only the watching:
-what was begun is finished, and asked again, a run continues with what is left. `run_unwatched` sees
-to that: a run's next job may find another one of its partition in the queue, and a job that waits
-is dropped when the partition moves. Must not know gRPC, or other services.
+Requests for a partition whose run has not ended join it. While somebody watches, a run that fails
+is repeated, and one that is held by what ends by itself waits for that; without a watcher it ends.
+So a request that is cancelled stops only the watching: what was begun is finished, and asked again,
+a run continues with what is left. `run_unwatched` sees to that: a run's next job may find another
+one of its partition in the queue, and a job that waits is dropped when the partition moves. Must
+not know gRPC, or other services.
 """
 
 import enum
@@ -23,7 +24,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from kip405.errors import Busy, RemoteStorageError
+from kip405.errors import Busy, Fenced, RemoteStorageError
 from kip405.ids import PartitionKey, TopicPartition
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
@@ -37,13 +38,26 @@ from rlm.tasks.trim import TrimStatus
 _POLL_MS = 200
 _UNWATCHED_MS = 1_000
 _STILL_THERE_MS = 10_000
-_MOST_FAILURES = 5
-"""In a row; then the run ends."""
-_FLUSH_PAUSE_MS = 5_000
-_FLUSHED_WITHIN_MS = 90_000
+_FEWEST_FAILURES = 5
+_FAILING_MS = 60_000
+"""So many in a row, for so long; then the run ends: a broker restarts, or a machine is busy."""
+_LONGEST_PAUSE_MS = 5_000
+_COPIED_WITHIN_MS = 90_000
 """Kafka flushes closed segments soon, and says so each log.flush.offset.checkpoint.interval.ms."""
+_TRIMMED_WITHIN_MS = 60_000
+"""A late heartbeat, a broker that did not answer and a replica that lags are over by then."""
+_LED_WITHIN_MS = 60_000
 _ALL_COPIED = (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT)
+_COPIED_SOON = (WhyNot.SNAPSHOT_MISSING, WhyNot.LAST_STABLE_OFFSET, WhyNot.RECOVERY_POINT)
 _HELD = frozenset(reason.value for reason in NoTrim)
+_TRIMMED_SOON = (
+    NoTrim.SETTINGS_NOT_READY.value,
+    NoTrim.RETENTION_UNKNOWN.value,
+    NoTrim.NO_LIVE_SERVICE.value,
+    NoTrim.PAST_PROXIES.value,
+    NoTrim.ISR_HOLD.value,
+    NoTrim.GAP_NOT_SETTLED.value,
+)
 _ALL_TRIMMED = (NoTrim.WITHIN_RETENTION.value, NoTrim.NOTHING_COPIED.value)
 
 
@@ -78,7 +92,9 @@ class CopyTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyProgress:
-    """How far one partition is; totals are those of its last plan. `error`: of the last try."""
+    """How far one partition is; totals are those of its last plan. `error`: of the last try, or
+    what the run waits for.
+    """
 
     partition: TopicPartition
     doing: Doing
@@ -110,7 +126,10 @@ CopyEvent = CopyProgress | CopyReport
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """One partition's run; `is_queued`: a job of it waits or runs. `failures`: in a row."""
+    """One partition's run; `is_queued`: a job of it waits or runs. `failures`: in a row, since
+    `failing_since_ms`. `waiting_since_ms`: since when it waits for what ends by itself;
+    `leaderless_since_ms`: for a leader.
+    """
 
     led: LedPartition
     target: CopyTarget
@@ -119,7 +138,9 @@ class _Run:
     is_copied: bool = False
     is_queued: bool = False
     failures: int = 0
-    unflushed_since_ms: int | None = None
+    failing_since_ms: int = 0
+    waiting_since_ms: int | None = None
+    leaderless_since_ms: int | None = None
     again_at_ms: int = 0
     error: str = ""
     watchers: int = 0
@@ -148,7 +169,8 @@ class _Run:
 
 
 class CopyRuns:
-    """`led`: the partitions of enabled topics that are led here now. `copy` and `trim` are one run
+    """`led`: the partitions of enabled topics that are led here now. `has_no_leader`: one is led
+    nowhere, as a broker that seems dead leads nothing for a moment. `copy` and `trim` are one run
     of the task for one partition, which leave its status in `copied` and `trimmed`. `refuse` raises
     where no task may run now.
     """
@@ -157,6 +179,7 @@ class CopyRuns:
         self,
         *,
         led: Callable[[], Collection[LedPartition]],
+        has_no_leader: Callable[[PartitionKey], bool],
         copy: Callable[[LedPartition, CopyRequest], Awaitable[None]],
         trim: Callable[[LedPartition, int], Awaitable[None]],
         copied: Mapping[PartitionKey, CopyStatus],
@@ -167,6 +190,7 @@ class CopyRuns:
         clock: Clock,
     ) -> None:
         self._led = led
+        self._has_no_leader = has_no_leader
         self._copy = copy
         self._trim = trim
         self._copied = copied
@@ -242,8 +266,10 @@ class CopyRuns:
             return
         row = next((row for row in self._led() if row.key == run.key), None)
         if row is None:
-            self._end(run, why="it is not led here any more; ask again")
+            if not self._is_led_soon(run):
+                self._end(run, why="it is not led here any more; ask again")
             return
+        run.leaderless_since_ms = None
         pool = self._cleanup_pool if run.is_copied else self._copy_pool
         if run.is_queued and (pool.is_waiting(run.key) or pool.is_running(run.key)):
             return
@@ -252,6 +278,14 @@ class CopyRuns:
         with suppress(Busy):  # the queue is full: the next time
             run.is_queued = pool.submit(run.key, job)
 
+    def _is_led_soon(self, run: _Run) -> bool:
+        if not (run.watchers and self._has_no_leader(run.key)):
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if run.leaderless_since_ms is None:
+            run.leaderless_since_ms, run.error = now_ms, "it has no leader"
+        return now_ms - run.leaderless_since_ms < _LED_WITHIN_MS
+
     def _copying(self, run: _Run) -> Job:
         async def copy() -> None:
             before = run.request.segments
@@ -259,13 +293,15 @@ class CopyRuns:
                 try:
                     await self._copy(run.led, run.request)
                 finally:
-                    run.failures = 0 if run.request.segments > before else run.failures
+                    if run.request.segments > before:
+                        run.failures, run.waiting_since_ms = 0, None
             if run.request.segments < run.request.segments_total:
                 self._advance(run)  # it gave way to others; this job comes again
                 return
-            if self._is_flushed_soon(run):
+            why = [*_why_not_copied(run.request, self._first_uncopied(run))]
+            if run.request.reason in _COPIED_SOON and self._waits(run, why, _COPIED_WITHIN_MS):
                 return  # who watches has it run again
-            run.is_copied = True
+            run.is_copied, run.waiting_since_ms = True, None
             if run.target.keep_local_bytes is None:
                 self._end(run)
             else:
@@ -273,24 +309,29 @@ class CopyRuns:
 
         return copy
 
-    def _is_flushed_soon(self, run: _Run) -> bool:
-        """Whether a segment waits for nothing but the broker's flush, and that not for long yet.
-        Each try takes a snapshot: the pauses grow.
+    def _waits(self, run: _Run, why: Sequence[str], most_ms: int) -> bool:
+        """Whether the run is repeated because `why` will end by itself, and does not last for long
+        yet. Each try takes a snapshot: the pauses grow.
         """
-        is_due = any(_why_not_copied(run.request, self._first_uncopied(run)))
-        if not is_due or run.request.reason is not WhyNot.RECOVERY_POINT or not run.watchers:
+        if not (why and run.watchers):
             return False
         now_ms = self._clock.monotonic_ms()
-        if run.unflushed_since_ms is None:
-            run.unflushed_since_ms = now_ms
-        waited_ms = now_ms - run.unflushed_since_ms
-        run.again_at_ms = now_ms + min(max(waited_ms, _POLL_MS), _FLUSH_PAUSE_MS)
-        return waited_ms < _FLUSHED_WITHIN_MS
+        if run.waiting_since_ms is None:
+            run.waiting_since_ms = now_ms
+        waited_ms = now_ms - run.waiting_since_ms
+        run.again_at_ms = now_ms + min(max(waited_ms, _POLL_MS), _LONGEST_PAUSE_MS)
+        run.error = "; ".join(why)
+        return waited_ms < most_ms
 
     def _trimming(self, run: _Run) -> Job:
         async def trim() -> None:
             async with self._attempt(run, Doing.TRIMMING):
                 await self._trim(run.led, run.target.keep_local_bytes or 0)
+            status = self._trimmed.get(run.key)
+            is_held_for_now = status is not None and status.reason in _TRIMMED_SOON
+            why = [*_why_not_trimmed(status)]
+            if is_held_for_now and self._waits(run, why, _TRIMMED_WITHIN_MS):
+                return  # who watches has it run again
             self._end(run)
 
         return trim
@@ -302,14 +343,25 @@ class CopyRuns:
             self._refuse()
             yield
         except Exception as error:
+            if not run.failures:
+                run.failing_since_ms = self._clock.monotonic_ms()
             run.failures, run.error = run.failures + 1, str(error)
-            is_final = isinstance(error, RemoteStorageError) and not error.retriable
-            if is_final or run.failures >= _MOST_FAILURES or not run.watchers:
+            if not run.watchers or self._is_final(run, error):
                 self._end(run, why=run.error)
             raise
         finally:
             run.is_queued = False
         run.failures, run.error = 0, ""
+
+    def _is_final(self, run: _Run, error: Exception) -> bool:
+        """Whether the run ends by the error. Fenced drops a plan; the next one may be carried out,
+        or say what it is held by.
+        """
+        is_repeated = run.failures < _FEWEST_FAILURES
+        if isinstance(error, Fenced) or not isinstance(error, RemoteStorageError):
+            return not is_repeated
+        failing_ms = self._clock.monotonic_ms() - run.failing_since_ms
+        return not error.retriable or not (is_repeated or failing_ms < _FAILING_MS)
 
     def _first_uncopied(self, run: _Run) -> int:
         copied = self._copied.get(run.key)

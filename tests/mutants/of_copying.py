@@ -395,8 +395,23 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a run that fails for good is repeated for ever",
-            "            if is_final or run.failures >= _MOST_FAILURES or not run.watchers:\n",
+            "            if not run.watchers or self._is_final(run, error):\n",
             "            if not run.watchers:\n",
+        ),
+        (
+            "a trim that is held for a moment ends the run",
+            "            if is_held_for_now and self._waits(",
+            "            if status is None and self._waits(",
+        ),
+        (
+            "a partition without a leader for a moment ends its run",
+            "            if not self._is_led_soon(run):\n",
+            "            if True:\n",
+        ),
+        (
+            "a plan that was dropped ends the run",
+            "        if isinstance(error, Fenced) or not isinstance(error, RemoteStorageError):\n",
+            "        if not isinstance(error, RemoteStorageError):\n",
         ),
     ),
     *BELOW.edits(

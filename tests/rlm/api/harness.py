@@ -386,7 +386,12 @@ class Fakes:
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
                 explanations=self.explanations,
                 reports=self.reports.of(self.gate, self.peers, self.clients, self.service, broker),
-                copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker),
+                copies=ClusterCopy(
+                    peers=self.peers,
+                    runs=self.copies,
+                    broker=broker,
+                    clock=self.service.clock,
+                ),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
                 ),

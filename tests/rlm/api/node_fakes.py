@@ -1,7 +1,7 @@
 """Stores, losses and deleted topics of one node, as the API asks for them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
@@ -236,15 +236,19 @@ class ApiRuns:
 
 
 class ApiCopies:
-    """The copies that a node is asked for; `error` ends a run after its events."""
+    """The copies that a node is asked for; `error` ends a run after its events. `before` is called
+    with the number of each run.
+    """
 
     def __init__(self) -> None:
         self.events: list[CopyEvent] = []
         self.error: RemoteStorageError | None = None
         self.asked: list[CopyTarget] = []
+        self.before: Callable[[int], None] = lambda _number: None
 
     async def run(self, target: CopyTarget) -> AsyncGenerator[CopyEvent, None]:
         self.asked.append(target)
+        self.before(len(self.asked))
         for event in self.events:
             if event.partition in target.partitions:
                 yield event

@@ -106,6 +106,29 @@ async def test_h38_what_no_service_reports_is_not_done() -> None:
         assert whys(await copy(one, 0)) == {0: "a copy with other options runs; ask again"}
 
 
+async def test_a_partition_is_asked_for_again_until_its_leader_knows_of_it() -> None:
+    """A broker whose machine is busy leads nothing for a moment, and its service polls."""
+    cluster = Cluster(leaders={1: -1})
+    async with api_node(cluster, node_id=1) as one:
+        await enable(one)
+        one.copies.events = [report(FIRST)]
+
+        def change(number: int) -> None:
+            if number == 2:
+                cluster.leaders[1] = 1
+            elif number == 3:
+                one.copies.events = [report(SECOND)]
+
+        one.copies.before = change
+        assert whys(await copy(one)) == {0: "", 1: ""}
+        assert [len(target.partitions) for target in one.copies.asked] == [2, 1, 1]
+        one.copies.events, one.copies.before = [], lambda _: None
+        cluster.leaders[1], one.copies.asked = -1, []
+        found = whys(await copy(one, 1))
+        assert found == {1: "no leader; ask again"}
+        assert len(one.copies.asked) > 20
+
+
 async def test_wrong_targets_are_refused_before_anything_is_copied() -> None:
     async with api_node(Cluster()) as node:
         with pytest.raises(NotFound, match="is not enabled"):

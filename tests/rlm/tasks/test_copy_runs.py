@@ -1,23 +1,24 @@
 """Copies that operators ask for: progress, joining, repeating, trimming, and an end without one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kip405.errors import Busy, Corrupt, RemoteStorageError, Unavailable
+from kip405.errors import Busy, Corrupt, Fenced, RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition
 from rlm.broker.leadership import LedPartition
 from rlm.plans.copy import WhyNot
+from rlm.plans.trim import NoTrim
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_runs import CopyProgress, CopyReport, CopyRuns, CopyTarget, Doing
 from rlm.tasks.pool import TaskPool
 from rlmm.settings_records import OffloadThresholds
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION
-from tests.builders.rig import Rig
+from tests.builders.rig import DEAD_AFTER_MS, Rig
 
 WANTED = frozenset({PARTITION.topic_partition})
 ALL = CopyTarget(partitions=WANTED)
@@ -48,12 +49,16 @@ class Site:
         self.hold: asyncio.Event | None = None
         self.copies = 0
         self.gives_way = False
-        self.unflushed = 0
+        self.not_yet, self.unflushed = WhyNot.RECOVERY_POINT, 0
+        self.trims = 0
+        self.before_trim: Callable[[int], None] = lambda _times: None
+        self.is_leaderless = False
         self.began, self.copied, self.trimmed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.is_led = True
         self.rival: RemoteStorageError | None = None
         self.runs = CopyRuns(
             led=lambda: [self.rig.led] if self.is_led else [],
+            has_no_leader=lambda _: self.is_leaderless,
             copy=self.copy,
             trim=self.trim,
             copied=self.rig.copy.statuses,
@@ -80,7 +85,7 @@ class Site:
             raise self.errors.pop(0)
         if self.unflushed:
             self.unflushed -= 1
-            request.reason = WhyNot.RECOVERY_POINT
+            request.reason = self.not_yet
             return
         if not self.gives_way:
             await self.rig.copy.run(led, request)
@@ -93,6 +98,8 @@ class Site:
         request.reason = part.reason
 
     async def trim(self, led: LedPartition, keep_local_bytes: int) -> None:
+        self.trims += 1
+        self.before_trim(self.trims)
         await self.rig.trim.run(led, keep_local_bytes)
         self.trimmed.set()
 
@@ -140,9 +147,12 @@ async def test_closed_segments_are_copied_whatever_their_thresholds(site: Site) 
     assert (again.is_complete, again.segments) == (True, 0)
 
 
-async def test_a_run_waits_until_the_broker_has_flushed(site: Site) -> None:
+@pytest.mark.parametrize(
+    "why", [WhyNot.RECOVERY_POINT, WhyNot.SNAPSHOT_MISSING, WhyNot.LAST_STABLE_OFFSET]
+)
+async def test_a_run_waits_until_the_broker_has_flushed(site: Site, why: WhyNot) -> None:
     """Right after records were produced: it says so within a minute."""
-    site.unflushed = 3
+    site.unflushed, site.not_yet = 3, why
     found = await site.report()
     assert (found.is_complete, found.segments, site.copies) == (True, 3, 4)
 
@@ -188,6 +198,89 @@ async def test_g1_the_local_log_is_trimmed_to_what_was_asked_for_and_no_further(
     assert site.rig.broker.deleted == [100, 300]
 
 
+TRIMMED = CopyTarget(partitions=WANTED, keep_local_bytes=0)
+
+
+async def test_a_run_waits_where_a_trim_is_held_by_a_heartbeat_that_is_late(site: Site) -> None:
+    def late(times: int) -> None:
+        if times == 1:
+            site.rig.clock.advance(DEAD_AFTER_MS + 1)
+        elif times == 3:
+            site.rig.heartbeat()
+
+    site.before_trim = late
+    *progress, last = await site.ask(TRIMMED)
+    assert isinstance(last, CopyReport)
+    assert (last.is_complete, last.why, site.trims) == (True, "", 3)
+    assert site.rig.broker.deleted == [300]
+    errors = {one.error for one in progress if isinstance(one, CopyProgress)}
+    held = f"not trimmed: {NoTrim.NO_LIVE_SERVICE.value} beside broker 1"
+    assert errors == {"", held}, "who watches is shown what it waits for"
+
+
+async def test_a_run_waits_for_brokers_that_did_not_say_what_they_retain(site: Site) -> None:
+    def unknown(times: int) -> None:
+        site.rig.retention.error = Unavailable("no answer") if times < 3 else None
+
+    site.before_trim = unknown
+    found = await site.report(TRIMMED)
+    assert (found.is_complete, found.why, site.trims) == (True, "", 3)
+
+
+async def test_a_plan_that_was_dropped_is_made_again(site: Site) -> None:
+    def dropped(times: int) -> None:
+        if times < 3:
+            raise Fenced("leader epochs changed since the plan")
+
+    site.before_trim = dropped
+    found = await site.report(TRIMMED)
+    assert (found.is_complete, found.why, site.trims) == (True, "", 3)
+
+    def always(_times: int) -> None:
+        raise Fenced("leader epochs changed since the plan")
+
+    site.before_trim, site.trims = always, 0
+    found = await site.report(TRIMMED)
+    assert (found.is_complete, site.trims) == (False, 5)
+    assert found.why == "leader epochs changed since the plan"
+
+
+async def test_a_trim_that_stays_held_ends_the_run_with_the_reason(site: Site) -> None:
+    site.before_trim = lambda _: site.rig.clock.advance(DEAD_AFTER_MS + 1)
+    began_ms = site.clock.monotonic_ms()
+    found = await site.report(TRIMMED)
+    assert (found.is_complete, found.segments) == (False, 3)
+    assert found.why == f"not trimmed: {NoTrim.NO_LIVE_SERVICE.value} beside broker 1"
+    assert 60_000 <= site.clock.monotonic_ms() - began_ms < 90_000
+    assert site.rig.broker.deleted == []
+
+
+async def test_a_partition_without_a_leader_for_a_moment_is_waited_for(site: Site) -> None:
+    """A broker whose machine is busy seems dead, and leads again as soon as it is heard."""
+    events = site.runs.run(TRIMMED)
+    site.rig.heartbeat()
+    site.hold = asyncio.Event()
+    await anext(events)
+    site.is_led, site.is_leaderless = False, True
+    assert isinstance(await anext(events), CopyProgress)
+    site.is_led, site.is_leaderless = True, False
+    site.hold.set()
+    last = [event async for event in events][-1]
+    assert isinstance(last, CopyReport)
+    assert (last.is_complete, last.why) == (True, "")
+
+
+async def test_a_partition_that_stays_without_a_leader_ends_its_run(site: Site) -> None:
+    site.errors = [Unavailable("fenced")]
+    events, began_ms = site.runs.run(ALL), site.clock.monotonic_ms()
+    await anext(events)
+    site.is_led, site.is_leaderless = False, True
+    last = [event async for event in events][-1]
+    assert isinstance(last, CopyReport)
+    assert "not led here any more" in last.why
+    assert 60_000 <= site.clock.monotonic_ms() - began_ms < 90_000
+
+
 async def test_g1_a_trim_that_is_not_safe_is_not_made_and_is_named(site: Site) -> None:
     site.rig.enable(trim=False)
     found = await site.report(CopyTarget(partitions=WANTED, keep_local_bytes=0))
@@ -208,10 +301,13 @@ async def test_a_failure_is_shown_and_the_run_is_repeated(site: Site) -> None:
 
 @pytest.mark.parametrize("kind", [Unavailable, Corrupt])
 async def test_what_fails_for_good_ends_the_run(site: Site, kind: type[RemoteStorageError]) -> None:
-    site.errors = [kind("broken")] * 9
+    site.errors, began_ms = [kind("broken")] * 999, site.clock.monotonic_ms()
     found = await site.report()
     assert (found.is_complete, found.why) == (False, "broken")
-    assert site.copies == (5 if kind is Unavailable else 1)
+    if kind is Unavailable:
+        assert 60_000 <= site.clock.monotonic_ms() - began_ms < 90_000
+    else:
+        assert site.copies == 1
     site.errors = []
     assert (await site.report()).is_complete
 
