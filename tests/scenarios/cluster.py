@@ -431,7 +431,7 @@ class Cluster:
         self.wait_trimmed(topic)
 
     def wait_for(self, reached: Callable[[], bool], what: str, timeout_s: float = _LIMIT_S) -> None:
-        """Poll until true; an AssertionError names what never came, and the last passing error."""
+        """Poll until true; an AssertionError names what never came, and the last error."""
         deadline = time.monotonic() + timeout_s
         while True:
             failed: Exception | None = None
@@ -441,7 +441,7 @@ class Cluster:
             except _AWAY as error:
                 failed = error
             if time.monotonic() >= deadline:
-                raise AssertionError(f"{what}: not within {timeout_s} s") from failed
+                raise AssertionError(f"{what}: not within {timeout_s} s, {failed}") from failed
             time.sleep(0.2)
 
 

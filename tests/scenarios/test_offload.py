@@ -1,10 +1,9 @@
 """Thresholds, copies by command and topics by pattern on a real broker (KIP-1241, PIP-17)."""
 
-import json
-
 import pytest
 
 from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.eventually import copied_now
 
 pytestmark = pytest.mark.integration
 
@@ -27,16 +26,9 @@ def test_a_topic_waits_for_its_threshold_and_is_copied_and_trimmed_by_command(
     assert one.rlm_json("segments", topic)["segments"] == []
     assert one.status(topic)["alarms"] == []
 
-    def copied() -> bool:
-        """The broker may first have to write its recovery point (H35)."""
-        return one.rlm("copy", f"{topic}:0", check=False).returncode == 0
-
-    one.wait_for(copied, "a complete copy")
+    copied_now(one, f"{topic}:0")
     assert one.log_start(topic) == 0, "local retention has no limit"
-    done = one.rlm("copy", topic, "--keep-local", "0", "--json", check=False)
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["complete"]) == (0, True), found
-    (row,) = found["partitions"]
+    (row,) = copied_now(one, topic, "--keep-local", "0")
     start = one.log_start(topic)
     assert row["local_log_start_offset"] == row["first_uncopied_offset"] == start > 0
     assert_same(one.read_all(topic), rows)
