@@ -17,10 +17,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from kip405.errors import RemoteStorageError
 
 _ROOT = Path(__file__).resolve().parents[1]
 _idle: "list[ForkingProcess]" = []
@@ -30,9 +32,13 @@ class CommandFailed(AssertionError):
     """What a command has said that should have succeeded."""
 
 
-def run_command(
-    arguments: tuple[str, ...], environ: Mapping[str, str], timeout_s: float
-) -> "subprocess.CompletedProcess[str]":
+class Ended(subprocess.CompletedProcess[str]):
+    """`is_retriable`: it failed by an error whose kind says that the caller is to try again."""
+
+    is_retriable = False
+
+
+def run_command(arguments: tuple[str, ...], environ: Mapping[str, str], timeout_s: float) -> Ended:
     """As `subprocess.run` of `python -m rlm.cli.main`, with text captured. Each of several threads
     has a process that forks; all end with this one.
     """
@@ -70,17 +76,19 @@ class ForkingProcess:
 
     def run(
         self, arguments: tuple[str, ...], environ: Mapping[str, str], timeout_s: float
-    ) -> "subprocess.CompletedProcess[str]":
+    ) -> Ended:
         """TimeoutExpired after the command was killed."""
         command = ["rlm", *arguments]
         with tempfile.TemporaryDirectory() as folder:
             output, errors = Path(folder, "output"), Path(folder, "errors")
+            retriable = Path(folder, "retriable")
             request = {
                 "arguments": arguments,
                 "environ": dict(environ),
                 "folder": os.getcwd(),
                 "output": str(output),
                 "errors": str(errors),
+                "retriable": str(retriable),
             }
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -92,9 +100,9 @@ class ForkingProcess:
                 )
             code = int(self._line())
             self._child = None
-            return subprocess.CompletedProcess(
-                command, code, output.read_text(), errors.read_text()
-            )
+            ended = Ended(command, code, output.read_text(), errors.read_text())
+            ended.is_retriable = retriable.exists()
+            return ended
 
     def close(self) -> None:
         """End it, and the command that still runs."""
@@ -139,11 +147,23 @@ def main() -> None:
     for line in sys.stdin:
         process_id = os.fork()
         if process_id == 0:
-            _become(json.loads(line))
-            run()
+            request = json.loads(line)
+            _become(request)
+            _run(run, Path(request["retriable"]))
         print(process_id, flush=True)
         _, status = os.waitpid(process_id, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _run(run: Callable[[], object], retriable: Path) -> None:
+    """The file is there afterwards if it failed by an error that is retriable."""
+    try:
+        run()
+    except SystemExit as end:
+        error = end.__context__
+        if isinstance(error, RemoteStorageError) and error.retriable:
+            retriable.touch()
+        raise
 
 
 def _become(request: Mapping[str, Any]) -> None:

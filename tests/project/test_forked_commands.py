@@ -52,6 +52,7 @@ def test_output_and_exit_status_are_the_same(arguments: tuple[str, ...]) -> None
     assert (done.returncode, done.stdout) == (expected.returncode, expected.stdout)
     assert done.stderr == expected.stderr
     assert done.stdout or done.stderr
+    assert done.is_retriable == (NOBODY[1] in arguments), "whoever does not answer now may do later"
 
 
 def test_environment_and_folder_are_those_of_the_caller(

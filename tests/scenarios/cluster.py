@@ -9,7 +9,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +23,11 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
 from tests.forked_commands import CommandFailed, run_command
 from tests.scenarios.local_logs import is_beyond_retention
+from tests.scenarios.rows import Acknowledged as Acknowledged
+from tests.scenarios.rows import Row as Row
+from tests.scenarios.rows import assert_same as assert_same
+from tests.scenarios.rows import collect as collect
+from tests.scenarios.rows import row_of as row_of
 
 STORES = tuple(STORE_PROCESSES)
 WORKERS = "workers"
@@ -38,58 +42,13 @@ LONG_ON_SERVERS = (
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _LIMIT_S = 120
 """Far more than anything takes that comes at all, also where all tests run at a time."""
-_COMMAND_TIMEOUT_S = 120
+_COMMAND_TIMEOUT_S = 300
+_AGAIN_S, _POLL_S = 60, 0.2
 _NOT_YET = ("has never said", "COORDINATOR_LOAD_", "NOT_LEADER_", "no segment", "not confirmed yet")
 _KEPT = "--local-retention-bytes"
 
 _AWAY = (KafkaException, CommandFailed, Unavailable, subprocess.TimeoutExpired, OSError, EOFError)
 """Errors of who is asked while services and brokers start or move."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One record as a client sees it."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-def row_of(message: Any) -> Row:
-    headers = message.headers() or []
-    return Row(
-        partition=message.partition(),
-        offset=message.offset(),
-        timestamp_ms=message.timestamp()[1],
-        key=message.key(),
-        value=message.value(),
-        headers=tuple((name, value) for name, value in headers),
-    )
-
-
-class Acknowledged:
-    """The rows of one producer in the order of its reports; nobody else writes meanwhile.
-
-    What a producer sends twice, because an answer was lost or a leader changed, is acknowledged
-    with the time of the batch's newest record for all of it (Kafka's UnifiedLog, of duplicates), so
-    the time that was sent counts. And librdkafka gives no offset to a batch that it knows to be
-    written only because the next one was (rd_kafka_dr_implicit_ack): it is the offset behind the
-    last. Whoever reads the topic sees whether the record is there.
-    """
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self._following: dict[int, int] = {}
-
-    def add(self, message: Any, timestamp_ms: int) -> None:
-        row = row_of(message)
-        given: int | None = row.offset
-        offset = self._following[row.partition] if given is None else given
-        self._following[row.partition] = offset + 1
-        self.rows.append(replace(row, offset=offset, timestamp_ms=timestamp_ms))
 
 
 def fresh(stem: str) -> str:
@@ -147,14 +106,26 @@ class Cluster:
         return str(self.sandbox.json["store"]["kind"])
 
     def rlm(
-        self, *arguments: str, check: bool = True, timeout_s: float = _COMMAND_TIMEOUT_S
+        self,
+        *arguments: str,
+        check: bool = True,
+        timeout_s: float = _COMMAND_TIMEOUT_S,
+        again: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run an `rlm` command against this sandbox; `status` may find alarms (1)."""
+        """Run an `rlm` command against this sandbox; `status` may find alarms (1). One that fails
+        by an error that says "try again" is run again, as by an operator, for a minute. Not
+        `again`: it is expected to fail so.
+        """
         environ = {**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])}
-        done = run_command(arguments, environ, timeout_s)
+        until_s = time.monotonic() + _AGAIN_S
+        while (done := run_command(arguments, environ, timeout_s)).is_retriable and again:
+            print(f"rlm {' '.join(arguments)} is to be tried again: {done.stderr}")
+            if time.monotonic() >= until_s:
+                break
+            time.sleep(_POLL_S)
         allowed = (0, 1) if arguments[0] == "status" and not done.stderr else (0,)
         if check and done.returncode not in allowed:
-            raise CommandFailed(f"rlm {arguments}: {done.stdout}{done.stderr}")
+            raise CommandFailed(f"{done.stderr}{done.stdout}rlm {arguments}: {done.returncode}")
         return done
 
     def rlm_json(self, *arguments: str) -> Any:
@@ -442,58 +413,4 @@ class Cluster:
                 failed = error
             if time.monotonic() >= deadline:
                 raise AssertionError(f"{what}: not within {timeout_s} s, {failed}") from failed
-            time.sleep(0.2)
-
-
-def collect(
-    consumer: Consumer,
-    ends: Mapping[int, int],
-    timeout_s: float,
-    on_row: Callable[[int], None] | None = None,
-) -> list[Row]:
-    """What a consumer reads until it is at `ends` (partition -> offset) everywhere."""
-    rows: list[Row] = []
-    open_partitions = {partition for partition, end in ends.items() if end > 0}
-    deadline = time.monotonic() + timeout_s
-    while open_partitions:
-        assert time.monotonic() < deadline, f"{len(rows)} rows, {open_partitions} never ended"
-        message: Any = consumer.poll(1.0)
-        if message is None:
-            continue
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            if message.offset() >= ends[message.partition()]:
-                open_partitions.discard(message.partition())
-            continue
-        assert error is None, error
-        if message.offset() < ends[message.partition()]:
-            rows.append(row_of(message))
-            if on_row is not None:
-                on_row(len(rows))
-        if message.offset() + 1 >= ends[message.partition()]:
-            open_partitions.discard(message.partition())
-    return rows
-
-
-def assert_same(read: list[Row], acked: list[Row]) -> None:
-    """Equal, in order per partition, none missing, none twice."""
-    for partition in sorted({row.partition for row in acked}):
-        expected = [row for row in acked if row.partition == partition]
-        found = [row for row in read if row.partition == partition]
-        offsets = [row.offset for row in found]
-        assert offsets == sorted(set(offsets)), f"partition {partition}: out of order or twice"
-        assert offsets == [row.offset for row in expected], f"partition {partition}: other offsets"
-        differing = [pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1]]
-        assert not differing, _words(differing)
-
-
-def _words(differing: list[tuple[Row, Row]]) -> str:
-    """The differing fields of the first pair, shortened."""
-    read, acked = differing[0]
-    fields = [
-        f"{name} {str(one)[:60]}, acknowledged as {str(other)[:60]}"
-        for name, one, other in zip(Row.__slots__, astuple(read), astuple(acked), strict=True)
-        if one != other
-    ]
-    where = f"partition {read.partition}, offset {read.offset}"
-    return f"{len(differing)} records differ, the first at {where}: {'; '.join(fields)}"
+            time.sleep(_POLL_S)

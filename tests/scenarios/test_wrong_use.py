@@ -270,6 +270,6 @@ def test_there_is_no_leader(one: Cluster) -> None:
 
 def test_no_service_answers(one: Cluster, free_ports: list[int]) -> None:
     address = f"127.0.0.1:{free_ports[0]}"
-    done = one.rlm("status", "--address", address, check=False)
+    done = one.rlm("status", "--address", address, check=False, again=False)
     assert address in line_of(done)
     assert done.stderr.count("\n") == 1
