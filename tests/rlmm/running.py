@@ -22,7 +22,8 @@ from rlmm.settings import Settings
 from rlmm.topic import TopicDescription
 from rsm_plugins.threads import Threads
 
-PUBLISH_TIMEOUT_MS = 10_000
+PUBLISH_TIMEOUT_MS = 60_000
+"""A publish takes a moment, or what a busy machine needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ async def running(
     connect: Callable[[ConnectionSettings], Reader] = LogReader,
     replication_factor: int = 1,
     wait: bool = True,
+    publish_timeout_ms: int = PUBLISH_TIMEOUT_MS,
 ) -> AsyncIterator[RunningMetadata]:
     """One process's view of the facts; several of them are several processes. `state_dir`: where it
     keeps a snapshot of the ledger.
@@ -82,7 +84,7 @@ async def running(
         connect=connect,
     )
     manager = TopicBasedRemoteLogMetadataManager(
-        log=log, writer=new_uuid(), publish_timeout_ms=PUBLISH_TIMEOUT_MS
+        log=log, writer=new_uuid(), publish_timeout_ms=publish_timeout_ms
     )
     settings = Settings(
         log=log,
@@ -90,7 +92,7 @@ async def running(
         writer=new_uuid(),
         now_ms=clock.now_ms,
         monotonic_ms=clock.monotonic_ms,
-        publish_timeout_ms=PUBLISH_TIMEOUT_MS,
+        publish_timeout_ms=publish_timeout_ms,
     )
     threads = Threads("tests", 2, hang_ms=60_000)
     snapshots = None

@@ -44,6 +44,8 @@ _LIMIT_S = 120
 """Far more than anything takes that comes at all, also where all tests run at a time."""
 _COMMAND_TIMEOUT_S = 300
 _AGAIN_S, _POLL_S = 60, 0.2
+_UNASKED = {"doctor": 2, "verify": 2}
+"""Exit statuses that say that something could not be asked now."""
 _NOT_YET = ("has never said", "COORDINATOR_LOAD_", "NOT_LEADER_", "no segment", "not confirmed yet")
 _KEPT = "--local-retention-bytes"
 
@@ -118,10 +120,12 @@ class Cluster:
         """
         environ = {**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])}
         until_s = time.monotonic() + _AGAIN_S
-        while (done := run_command(arguments, environ, timeout_s)).is_retriable and again:
-            print(f"rlm {' '.join(arguments)} is to be tried again: {done.stderr}")
-            if time.monotonic() >= until_s:
+        while True:
+            done = run_command(arguments, environ, timeout_s)
+            is_unasked = check and done.returncode == _UNASKED.get(arguments[0])
+            if not (again and (done.is_retriable or is_unasked)) or time.monotonic() >= until_s:
                 break
+            print(f"rlm {' '.join(arguments)} is to be tried again: {done.stderr}")
             time.sleep(_POLL_S)
         allowed = (0, 1) if arguments[0] == "status" and not done.stderr else (0,)
         if check and done.returncode not in allowed:

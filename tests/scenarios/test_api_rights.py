@@ -38,6 +38,10 @@ pytestmark = pytest.mark.integration
 SERVICES = "the-token-of-the-services"
 OK, DENIED = grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
+_AGAIN = tuple(
+    getattr(grpc.StatusCode, name)
+    for name in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
+)
 TIMESTAMPS = (-1, -2, -3, -4, -5, -6, 1)
 SOON_S = ACLS_VALID_MS / 1_000 + 120
 
@@ -46,7 +50,19 @@ class ApiCluster(PrincipalCluster):
     """Calls of principals, each with its own token."""
 
     def call(self, name: str, request: Any, who: str) -> tuple[grpc.StatusCode, Any]:
-        """The status of a call, and its answer, or its rows, or the words of its error."""
+        """The status of a call, and its answer, or its rows, or the words of its error; asked again
+        where that says so.
+        """
+        answered: list[tuple[grpc.StatusCode, Any]] = []
+
+        def is_answered() -> bool:
+            answered[:] = [self._called(name, request, who)]
+            return answered[0][0] not in _AGAIN
+
+        self.wait_for(is_answered, f"an answer to {name} of {who}")
+        return answered[0]
+
+    def _called(self, name: str, request: Any, who: str) -> tuple[grpc.StatusCode, Any]:
         token = SERVICES if who == SERVICES else f"{who}-token"
         with grpc.insecure_channel(self.sandbox.json["brokers"][0]["grpc"]) as channel:
             admin, fetch = AdminServiceStub(channel), FetchServiceStub(channel)

@@ -14,6 +14,7 @@ from rlmm.topic import SETTINGS_TOPIC
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import OVERRIDES, SUPER_USER, SecuredCluster, of_tier
 from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.eventually import comes_to
 from tests.scenarios.ledger_reader import LedgerReader
 from tests.scenarios.objects import audited, finished_segments, names_of, objects_of
 from tests.scenarios.raw import connection, topic_id
@@ -154,7 +155,15 @@ def test_h07_all_that_is_remote_of_a_deleted_topic_goes(quick: Cluster) -> None:
     finally:
         ledger.close()
     assert_same(quick.read_all(topic), rows)
-    (row,) = quick.rlm_json("topics", "list")["topics"]
+    rows_of_topics: list[dict[str, str]] = []
+
+    def is_one() -> bool:
+        """The service may read later than we that the old one is gone."""
+        rows_of_topics[:] = quick.rlm_json("topics", "list")["topics"]
+        return len(rows_of_topics) == 1
+
+    quick.wait_for(is_one, "only the new topic is listed")
+    (row,) = rows_of_topics
     assert (row["topic_id"], row["state"]) == (str(new), "enabled")
 
 
@@ -176,13 +185,10 @@ def test_h07_a_topic_whose_data_is_kept_ends_by_purge(quick: Cluster) -> None:
     assert listed()[0]["state"] == "kept"
     assert names_of(objects_of(quick), topic)
 
-    def confirmed() -> bool:
-        return quick.rlm("purge", topic, "--confirm", check=False).returncode == 0
-
-    quick.wait_for(confirmed, "the grace is over")
+    comes_to(quick, ("purge", topic, "--confirm"))  # once the grace is over
     quick.wait_for(lambda: not settings_of(quick, topic_id), "the settings of the topic are gone")
     assert names_of(objects_of(quick), topic) == []
-    assert listed() == []
+    quick.wait_for(lambda: listed() == [], "the service has read that, too")
 
 
 @pytest.mark.kafka_scenario("DisableRemoteLogOnTopic")
@@ -212,10 +218,7 @@ def test_disable_delete_ends_the_remote_log_and_keeps_the_topic(quick: Cluster) 
     assert 0 < start < len(rows)
     assert_same(quick.read_all(topic, start={0: start}), rows[start:])
 
-    def enabled() -> bool:
-        return quick.rlm("topics", "enable", topic, check=False).returncode == 0
-
-    quick.wait_for(enabled, "it can be enabled again")
+    comes_to(quick, ("topics", "enable", topic))  # it can be enabled again
     quick.wait_copied(topic)
     assert_same(quick.read_all(topic, start={0: start}), rows[start:])
 

@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.eventually import json_comes_to
 
 pytestmark = pytest.mark.integration
 
@@ -32,7 +33,12 @@ def test_h39_the_old_one_is_gone_and_the_new_one_is_reported_as_not_tiered(one: 
     recreate(one, topic)
     rows = one.fill(topic, mib=3)
 
-    [gone] = [row for row in one.rlm_json("topics", "list")["topics"] if row["topic"] == topic]
+    found = json_comes_to(
+        one,
+        ("topics", "list"),
+        lambda found: any(row["topic"] == topic and row["gone"] for row in found["topics"]),
+    )
+    [gone] = [row for row in found["topics"] if row["topic"] == topic]
     assert (gone["gone"], gone["topic_id"]) == (True, old["topic_id"])
     new_id = gone["present_topic_id"]
     assert new_id not in ("", old["topic_id"])

@@ -23,7 +23,7 @@ from rsm_plugins.contract.status import error_of_call
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import audited, finished_segments
-from tests.scenarios.raw import Value, at_leader, fetch, list_offset
+from tests.scenarios.raw import PATIENT_MS, Value, at_leader, fetch, list_offset
 from tests.scenarios.replicas import (
     bring_to_lead,
     disk,
@@ -59,7 +59,11 @@ def test_h04_unclean_election_with_overlap(three: Cluster) -> None:
     assert three.log_end(topic) == b_end
 
     async def beyond(client: RawClient) -> list[Value]:
-        return [await fetch(client, 12, topic, at) for at in (b_end + 10, dead_end - 1, b_end - 1)]
+        offsets = (b_end + 10, dead_end - 1, b_end - 1)
+        return [
+            await fetch(client, 12, topic, at, max_wait_ms=500 if at >= b_end else PATIENT_MS)
+            for at in offsets
+        ]
 
     in_dead, at_dead_end, last = at_leader(three, topic, beyond)
     assert not in_dead["records"]  # the dead lineage is not served

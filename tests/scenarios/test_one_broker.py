@@ -13,6 +13,7 @@ from kafka_protocol.apis import FETCH
 from tests.rlm.proxy.fakes import asked
 from tests.scenarios.cluster import Cluster, fresh
 from tests.scenarios.cluster_state import commit
+from tests.scenarios.eventually import json_comes_to
 from tests.scenarios.raw import connection, proxy_of
 
 pytestmark = pytest.mark.integration
@@ -121,9 +122,12 @@ def test_a_plan_is_what_is_copied_then_and_events_say_so(one: Cluster) -> None:
     topic = fresh("planned")
     one.create_topic(topic)
     one.fill(topic, mib=3)
-    plan = one.rlm_json("plan", topic, "--trim", "--local-retention-bytes", "0")
+    command = ("plan", topic, "--trim", "--local-retention-bytes", "0")
+    plan = json_comes_to(
+        one, command, lambda found: not found["topics"][0]["partitions"][0]["problem"]
+    )
     [row] = plan["topics"][0]["partitions"]
-    assert (plan["topics"][0]["refusal"], row["problem"]) == ("", ""), plan
+    assert plan["topics"][0]["refusal"] == "", str(plan)
     assert topic not in [each["topic"] for each in one.rlm_json("topics", "list")["topics"]]
     one.rlm("topics", "enable", topic)
     one.wait_copied(topic)
@@ -131,10 +135,14 @@ def test_a_plan_is_what_is_copied_then_and_events_say_so(one: Cluster) -> None:
     assert described["remote_segments"] >= row["segments"] > 0
     assert described["remote_size_bytes"] >= row["size_bytes"] == row["freed_bytes"]
     assert one.rlm_json("plan", topic)["total"]["segments"] == 0
-    events = one.rlm_json("events", topic)["events"]
-    assert any(event["task"] == "copy" and "remote up to" in event["text"] for event in events)
+    one.wait_for(lambda: _has_copy_event(one, topic), "the task that has copied has ended")
     assert one.rlm_json("cost", topic)["topics"][topic]["remote_bytes"] > 0
-    assert f"{topic}-0" in one.rlm("top", topic, "--once").stdout
+    one.wait_for(lambda: f"{topic}-0" in one.rlm("top", topic, "--once").stdout, "it in top")
+
+
+def _has_copy_event(cluster: Cluster, topic: str) -> bool:
+    events = cluster.rlm_json("events", topic)["events"]
+    return any(event["task"] == "copy" and "remote up to" in event["text"] for event in events)
 
 
 def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
@@ -142,7 +150,7 @@ def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
     one.wait_copied(topic)
     end = one.log_end(topic)
     old = one.rlm_json("explain", topic, "-p", "0", "0")
-    assert (old["location"], old["readable"], old["store"]) == ("remote", True, "default"), old
+    assert (old["location"], old["readable"], old["store"]) == ("remote", True, "default"), str(old)
     [first, *_] = one.rlm_json("segments", topic, "-p", "0")["segments"]
     assert old["segment"]["segment_id"] == first["segment_id"]
     assert first["objects_stem"] in one.rlm("explain", topic, "-p", "0", "0").stdout

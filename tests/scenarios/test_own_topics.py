@@ -28,7 +28,7 @@ from kafka_protocol.apis import DELETE_TOPICS, PRODUCE, WRITE_TXN_MARKERS
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import WORKERS, Cluster, fresh
-from tests.scenarios.raw import Value, at_leader, fetch, topic_id
+from tests.scenarios.raw import PATIENT_MS, Value, at_leader, fetch, topic_id
 
 pytestmark = [
     pytest.mark.integration,
@@ -112,7 +112,7 @@ def test_one_request_is_refused_in_part(one: Cluster, version: int) -> None:
     assert produced({"bootstrap.servers": one.direct}, [topic], transactional=False) == [None]
 
     async def work(client: RawClient) -> Value:
-        batch = (await fetch(client, 12, topic, 0))["records"]
+        batch = (await fetch(client, 12, topic, 0, max_wait_ms=PATIENT_MS))["records"]
         keys: dict[str, Value] = {name: {"name": name} for name in (topic, SETTINGS_TOPIC)}
         if version >= BY_ID:
             keys = {name: {"topic_id": await topic_id(client, name)} for name in keys}

@@ -79,6 +79,11 @@ class Site:
         [found] = (self.folder / f"{self.topic}-{partition}").glob(f"*.{suffix}")
         return found
 
+    def is_kept(self, partition: int, suffix: str) -> bool:
+        """Whether that file is there; it is written behind the copy."""
+        found = list((self.folder / f"{self.topic}-{partition}").glob(f"*.{suffix}"))
+        return len(found) == 1 and found[0].stat().st_size > 0
+
     def read(self) -> list[Row]:
         return self.cluster.read_all(self.topic, log_level=0, timeout_s=_LIMIT_S)
 
@@ -127,10 +132,14 @@ def _flip(path: Path) -> None:
 
 
 def test_no_index_is_asked_for_and_damaged_files_cost_no_record(site: Site) -> None:
+    of_segments = ("remoteoffsetindex", "remotetimeindex", "remotesegmentindex")
+    damaged = [(1, "remotelogindex"), *((2, suffix) for suffix in of_segments)]
+    site.cluster.wait_for(
+        lambda: all(site.is_kept(*one) for one in damaged), "what was copied is kept"
+    )
     site.stop()
-    _flip(site.file(1, "remotelogindex"))
-    for suffix in ("remoteoffsetindex", "remotetimeindex", "remotesegmentindex"):
-        _flip(site.file(2, suffix))
+    for partition, suffix in damaged:
+        _flip(site.file(partition, suffix))
     shutil.rmtree(site.folder / f"{site.topic}-3")
     site.start()
     site.store.forget()

@@ -154,11 +154,11 @@ def _reports(verbs: Verbs, topic: str) -> None:
     verbs.run("topics", "retention", topic, "--dry-run", says=f"{topic}-0")
     verbs.run("plan", topic, says=topic)
     verbs.run("cost", topic, says="cost.put.per.1000 is not set")
-    verbs.run("events", topic, says=f"{topic}-0")
-    verbs.run("top", topic, "--once", says=f"{topic}-0")
+    verbs.wait("events", topic, says=f"{topic}-0")
+    verbs.wait("top", topic, "--once", says=f"{topic}-0")
     verbs.run("segments", topic, says="COPY_SEGMENT_FINISHED")
     verbs.run("explain", topic, "-p", "0", "0", says="is in the remote tier only")
-    verbs.run("verify", topic, "--deep", says="clean")
+    verbs.wait("verify", topic, "--deep", says="clean")
     verbs.run("copy", topic, says="done")
     verbs.run("bucket-policy", "--bucket", "archive", says="s3:GetObject")
     verbs.run("completion", "bash", says="_RLM_COMPLETE")
@@ -167,10 +167,17 @@ def _reports(verbs: Verbs, topic: str) -> None:
 def _probes(verbs: Verbs, cluster: PrincipalCluster) -> None:
     config = str(cluster.sandbox.layout.rlm_config(1))
     for check in ("startup", "readiness", "liveness"):
-        verbs.run("probe", check, "--config", config, says="")
+        verbs.wait("probe", check, "--config", config, says="")
     asked = ("doctor", "--config", config, "--json", "--timeout", "90")
-    checks = json.loads(cluster.rlm(*asked, check=False).stdout)["checks"]
-    assert [one["unasked"] for one in checks if one["unasked"]] == []  # by the rights of a service
+
+    def is_all_asked() -> bool:
+        """By the rights of a service; a broker may not answer for a moment."""
+        checks = json.loads(cluster.rlm(*asked, check=False).stdout)["checks"]
+        unasked[:] = [one["unasked"] for one in checks if one["unasked"]]
+        return unasked == []
+
+    unasked: list[str] = []
+    cluster.wait_for(is_all_asked, "doctor could ask all")
 
 
 def _clients(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
@@ -229,7 +236,7 @@ def _switches(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
     verbs.run("copy-limit", "64MiB", says="64.0 MiB/s")
     verbs.run("copy-limit", "--default", says="1.0 GiB/s")
     settings = str(cluster.sandbox.layout.rlm_config(1))
-    verbs.run("config", "check", settings, "--online", says="ok       store default: ")
+    verbs.wait("config", "check", settings, "--online", says="ok       store default: ")
     verbs.run("config", "reload", says="no setting has changed")
     verbs.run("store", "prefixes", topic, "--config", settings, says=f"{topic}-0")
     verbs.run("freeze", topic, "--why", "a try", says="a try")

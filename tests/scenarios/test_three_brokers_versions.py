@@ -14,7 +14,7 @@ from kip405.batches import batch_headers
 from rlm_sandbox.sandbox import Sandbox
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, Row, fresh
-from tests.scenarios.raw import Value, at_leader, fetch, list_offset, topic_id
+from tests.scenarios.raw import PATIENT_MS, Value, at_leader, fetch, list_offset, topic_id
 from tests.scenarios.replicas import trimmed_topic
 
 pytestmark = pytest.mark.integration
@@ -138,7 +138,7 @@ def test_h21_debugging_replicas_are_not_spliced(trimmed: Trimmed, version: int) 
     async def ask(client: RawClient) -> tuple[Value, Value]:
         return (
             await fetch(client, version, trimmed.topic, 3, **as_replica),
-            await fetch(client, version, trimmed.topic, 3, max_wait_ms=30_000),
+            await fetch(client, version, trimmed.topic, 3, max_wait_ms=PATIENT_MS),
         )
 
     replica, consumer = at_leader(trimmed.cluster, trimmed.topic, ask)

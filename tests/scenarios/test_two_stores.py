@@ -15,6 +15,7 @@ import yaml
 
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.eventually import comes_to, json_comes_to
 from tests.store_servers import S3Server
 from tests.store_servers_hdfs import HdfsServer
 
@@ -192,12 +193,15 @@ def _without_a_store(site: Site, topic: str) -> list[Row]:
 
 def _is_well(site: Site) -> None:
     site.cluster.wait_for(lambda: site.health()["problems"] == [], "no problem")
-    doctor = site.cluster.rlm("doctor", "--store")
+    doctor = comes_to(site.cluster, ("doctor", "--store"))
     for name in site.names:
         assert f"store {name}  " in doctor.stdout
     config = str(site.cluster.sandbox.layout.rlm_config(1))
-    direct = site.cluster.rlm_json("doctor", "--store", "--config", config)
-    assert [row["problem"] for row in direct["stores"]] == ["", "", ""]
+    json_comes_to(
+        site.cluster,
+        ("doctor", "--store", "--config", config),
+        lambda direct: [row["problem"] for row in direct["stores"]] == ["", "", ""],
+    )
     assert "rlm_stores_configured 3.0" in site.metrics()
 
 

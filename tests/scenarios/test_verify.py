@@ -11,14 +11,21 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.eventually import comes_to, words_of
 from tests.scenarios.objects import RECORDS, names_of, objects_of
 
 pytestmark = pytest.mark.integration
+_UNCHECKED = 2
+"""The exit status where something could not be asked."""
 
 
 def _verify(cluster: Cluster, *arguments: str, status: int) -> dict[str, Any]:
-    done = cluster.rlm("verify", *arguments, "--json", check=False)
-    assert done.returncode == status, done.stdout + done.stderr
+    """Once all could be asked, if that is expected."""
+    command = ("verify", *arguments, "--json")
+    done = comes_to(
+        cluster, command, lambda done: status == _UNCHECKED or done.returncode != _UNCHECKED
+    )
+    assert done.returncode == status, words_of(done)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -82,7 +89,7 @@ def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster)
         assert any("segments in store" in why for why in unchecked)
     finally:
         one.sandbox.start("store")
-    one.wait_for(lambda: one.rlm("verify", topic, check=False).returncode == 0, "the store back")
+    comes_to(one, ("verify", topic, "--json"))  # the store is back
     assert_same(one.read_all(topic), rows)
 
 

@@ -7,6 +7,7 @@ import click
 
 from rlm.cli.main import main
 from tests.scenarios.cluster import Cluster
+from tests.scenarios.eventually import comes_to, words_of
 
 Leaf = tuple[str, ...]
 _TIMEOUT_S = 600
@@ -45,7 +46,7 @@ class Verbs:
     def run(self, *words: str, says: str, status: int = 0) -> str:
         """Its standard output. It ends with this status, and says this on either stream."""
         done = self._done(*words)
-        shown = f"rlm {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        shown = f"{words_of(done)} of rlm {' '.join(words)}"
         assert done.returncode == status, shown
         assert says in done.stdout + done.stderr, f"no {says!r} in {shown}"
         self._note(words)
@@ -54,11 +55,11 @@ class Verbs:
     def wait(self, *words: str, says: str, status: int = 0) -> None:
         """Run it again and again until it is so."""
 
-        def is_so() -> bool:
-            done = self._done(*words)
-            return done.returncode == status and says in done.stdout + done.stderr
-
-        self._cluster.wait_for(is_so, f"rlm {' '.join(words)}: {status}, {says}")
+        comes_to(
+            self._cluster,
+            words,
+            lambda done: done.returncode == status and says in done.stdout + done.stderr,
+        )
         self._note(words)
 
     def _done(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -64,7 +64,7 @@ def test_tls_and_token(lab: Lab, twins: Twins, folder: Path) -> None:
         trusting = {**options, "rlm.tls.ca.file": str(authority.ca_file)}
         frame = lab.bare({**trusting, "rlm.token.file": str(token)})
         assert_equal(seen(frame), _remote(twins))
-        soon = {**trusting, "kafkaConsumer.pollTimeoutMs": "15000"}
+        soon = {**trusting, "kafkaConsumer.pollTimeoutMs": "60000"}
         assert "token" in failure(lambda: lab.bare({**soon, "rlm.token": "wrong"}))
         without_tls = {**options, "kafkaConsumer.pollTimeoutMs": "3000", "rlm.token": "let-me-in"}
         assert "unavailable" in failure(lambda: lab.bare(without_tls))

@@ -16,6 +16,7 @@ from tests.spark.lab import COMMITTED, TIERED, Lab, failure, texts
 pytestmark = pytest.mark.integration
 
 EARLIEST, LATEST = -2, -1
+_LIMIT_S = 120
 
 
 def send(cluster: Cluster, topic: str, numbers: Iterable[int], partition: int, **more: Any) -> None:
@@ -23,7 +24,7 @@ def send(cluster: Cluster, topic: str, numbers: Iterable[int], partition: int, *
     producer = Producer({"bootstrap.servers": cluster.direct})
     for number in numbers:
         producer.produce(topic, value=str(number).encode(), partition=partition, **more)
-    assert producer.flush(30) == 0
+    assert producer.flush(_LIMIT_S) == 0
 
 
 def three_partitions(cluster: Cluster) -> str:
@@ -161,21 +162,21 @@ def test_read_kafka_transactional_messages(either: Lab, *, committed: bool) -> N
     cluster.create_topic(topic)
     settings = {"bootstrap.servers": cluster.direct, "transactional.id": topic}
     producer = Producer(settings)
-    producer.init_transactions(30)
+    producer.init_transactions(_LIMIT_S)
     level = COMMITTED if committed else {"kafka.isolation.level": "read_uncommitted"}
     frame = either.values(topic, level)
 
     def write(numbers: range, *, end: int, abort: bool = False) -> None:
         for number in numbers:
             producer.produce(topic, value=str(number).encode())
-        assert producer.flush(30) == 0  # an abort drops what was not sent yet
-        (producer.abort_transaction if abort else producer.commit_transaction)(30)
+        assert producer.flush(_LIMIT_S) == 0  # an abort drops what was not sent yet
+        (producer.abort_transaction if abort else producer.commit_transaction)(_LIMIT_S)
         cluster.wait_for(lambda: cluster.log_end(topic) == end, f"{topic} ends at {end}")
 
     producer.begin_transaction()
     for number in range(1, 6):
         producer.produce(topic, value=str(number).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(_LIMIT_S) == 0
     assert texts(frame.select("value")) == ([] if committed else [*range(1, 6)])
     write(range(0), end=6)
     producer.begin_transaction()
