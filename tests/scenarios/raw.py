@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,11 @@ T = TypeVar("T")
 PATIENT_MS = 60_000
 """How long a Fetch may wait for records that only the store has: they come sooner."""
 _FIRST_FETCH_BY_ID = 13
+_ASK_AGAIN = (5, 6, 7, 56)
+"""LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR: all of them
+are retriable to Kafka's clients.
+"""
+_KNOWN_WITHIN_S, _PAUSE_S = 60, 0.2
 
 
 @contextlib.asynccontextmanager
@@ -78,11 +84,27 @@ async def fetch(
 
 
 async def list_offset(
-    client: RawClient, version: int, topic: str, timestamp: int, **fields: Any
+    client: RawClient, version: int, topic: str, timestamp: int, *, again: bool = True
 ) -> Value:
-    """The answer for partition 0 of one ListOffsets."""
+    """The answer for partition 0 of one ListOffsets; as clients do, asked again where that says so:
+    the leader, or what is remote, may not be known in this moment. Not `again`: that is expected.
+    """
     asked = {"partition_index": 0, "timestamp": timestamp}
-    request = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}], **fields}
-    answer = await client.call(LIST_OFFSETS, version, request)
-    partition: Value = answer["topics"][0]["partitions"][0]
-    return partition
+    request = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
+
+    async def ask() -> Value:
+        answer = await client.call(LIST_OFFSETS, version, request)
+        partition: Value = answer["topics"][0]["partitions"][0]
+        return partition
+
+    return await until_known(ask) if again else await ask()
+
+
+async def until_known(ask: Callable[[], Awaitable[Value]]) -> Value:
+    """The answer for a partition, of which the last one that is to be asked again is given too."""
+    until_s = time.monotonic() + _KNOWN_WITHIN_S
+    while True:
+        found = await ask()
+        if found["error_code"] not in _ASK_AGAIN or time.monotonic() >= until_s:
+            return found
+        await asyncio.sleep(_PAUSE_S)

@@ -6,6 +6,7 @@ One broker. What the broker itself still has is shown by its direct listener.
 import asyncio
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.scenarios.raw import (
     list_offset,
     proxy_of,
     topic_id,
+    until_known,
 )
 
 pytestmark = pytest.mark.integration
@@ -82,6 +84,12 @@ def delete_by_java(cluster: Cluster, topic: str, offset: int, where: Path) -> st
 def _delete_request(topic: str, offset: int) -> Value:
     partitions = [{"partition_index": 0, "offset": offset}]
     return {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": 60_000}
+
+
+async def _deleted(client: RawClient, version: int, request: Value) -> Value:
+    answer = await client.call(DELETE_RECORDS, version, request)
+    [row] = answer["topics"][0]["partitions"]
+    return dict(row)
 
 
 def earliest(cluster: Cluster, topic: str) -> int:
@@ -171,8 +179,7 @@ def test_h26_an_answer_without_error_means_that_the_start_is_in_the_settings(one
             for n in range(30):
                 offset = 50 * (n + 1)
                 request = _delete_request(archive.topic, offset)
-                answer = await client.call(DELETE_RECORDS, n % 3, request)
-                [row] = answer["topics"][0]["partitions"]
+                row = await until_known(partial(_deleted, client, n % 3, request))
                 assert (row["error_code"], row["low_watermark"]) == (0, offset)
                 await records.settings.barrier(60_000)
                 assert records.settings.view.remote_log_start(key) == offset

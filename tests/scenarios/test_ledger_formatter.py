@@ -51,7 +51,7 @@ def _printed(cluster: Cluster, records: int) -> str:
     return cluster.sandbox.dist.run_tool(
         "console-consumer",
         *("--bootstrap-server", cluster.direct, "--topic", "__rlm_remote_log_metadata"),
-        *("--from-beginning", "--max-messages", str(records), "--timeout-ms", "30000"),
+        *("--from-beginning", "--max-messages", str(records), "--timeout-ms", "60000"),
         "--skip-message-on-error",
         *("--formatter", _FORMATTER),
     ).stdout

@@ -118,7 +118,7 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
 
     async def old_offsets(client: RawClient) -> tuple[list[Value], Value]:
         fetched = [await fetch(client, 12, alone, 5), await fetch(client, 17, alone, 2000)]
-        return fetched, await list_offset(client, 7, alone, EARLIEST)
+        return fetched, await list_offset(client, 7, alone, EARLIEST, again=False)
 
     def refused() -> bool:
         fetched, position = at_leader(three, alone, old_offsets)
