@@ -36,23 +36,50 @@ from rsm_plugins.process.logs import configure_logs
 
 log = structlog.get_logger()
 _STEADY_MS = 30_000
+_AGAIN_S = 30.0
+"""Longer than any component takes to end."""
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Run `life` and restart it whenever it ends; returns only by cancellation."""
+    """Run `life` and restart it whenever it ends; returns only by cancellation.
+
+    Each life is a task of its own. So a cancellation counts also where a life ends otherwise, as by
+    an error that comes meanwhile, and a life that was cancelled by nobody is one that has failed.
+    """
     failures = 0
     while True:
         began_ms = clock.monotonic_ms()
+        running = asyncio.get_running_loop().create_task(_lived(life))  # it ends in here
         try:
-            await life()
-            log.warning("component_ended", component=name)
+            await asyncio.wait({running})
         except asyncio.CancelledError:
+            await _end(name, running)
             raise
-        except Exception:
-            log.exception("component_failed", component=name)
+        if running.cancelled():
+            log.error("component_broke_off", component=name)
+        elif (error := running.exception()) is not None:
+            log.error("component_failed", component=name, exc_info=error)
+        else:
+            log.warning("component_ended", component=name)
         failures = 0 if clock.monotonic_ms() - began_ms > _STEADY_MS else failures + 1
         await clock.sleep_ms(backoff_ms(failures))
+
+
+async def _lived(life: Callable[[], Awaitable[None]]) -> None:
+    await life()
+
+
+async def _end(name: str, running: asyncio.Task[None]) -> None:
+    """Cancel a life until it ends: libraries take a cancellation for that of a task of their own,
+    and go on.
+    """
+    running.cancel()
+    while not (await asyncio.wait({running}, timeout=_AGAIN_S))[0]:
+        log.warning("component_goes_on", component=name, after_s=_AGAIN_S)
+        running.cancel()
+    if not running.cancelled() and (error := running.exception()) is not None:
+        log.warning("component_failed", component=name, exc_info=error)
 
 
 def run_until_stopped(

@@ -1,0 +1,20 @@
+"""Planted bugs where a cancellation is lost, or taken for one that nobody has asked for."""
+
+from tests.mutants.edits import Edit, Target
+
+LIVES = Target("rlm/service/lifetime.py", ("tests/rlm/service/test_keep_running.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *LIVES.edits(
+        (
+            "a component that ends by an error when the service is stopped is started again",
+            "            await _end(name, running)\n            raise\n",
+            "            await _end(name, running)\n",
+        ),
+        (
+            "a component that was cancelled by nobody stays dead, without a word",
+            '            log.error("component_broke_off", component=name)\n',
+            "            return\n",
+        ),
+    ),
+)
