@@ -136,6 +136,8 @@ class TrimTask:
         plan = await self._plan(snapshot, planned_at_ms, keep_local_bytes)
         if plan is not None:
             await self._carry_out(snapshot, plan)
+        if isinstance(plan, EndedPlan) and keep_local_bytes is not None:
+            await self.run(led, keep_local_bytes)  # what was asked for comes behind what has ended
 
     async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
         """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
@@ -167,10 +169,8 @@ class TrimTask:
         self, snapshot: PartitionSnapshot, planned_at_ms: int, keep_local_bytes: int | None = None
     ) -> TrimPlan | EndedPlan | None:
         """What is to be trimmed; None = nothing."""
-        record, plan = (
-            snapshot.topic.record,
-            await self.planned(snapshot, planned_at_ms, keep_local_bytes),
-        )
+        record = snapshot.topic.record
+        plan = await self.planned(snapshot, planned_at_ms, keep_local_bytes)
         if record is None or plan is None:
             self._statuses.pop(snapshot.key, None)
             return None

@@ -227,6 +227,14 @@ async def test_a_run_waits_for_brokers_that_did_not_say_what_they_retain(site: S
     assert (found.is_complete, found.why, site.trims) == (True, "", 3)
 
 
+async def test_what_was_asked_for_is_trimmed_behind_what_retention_has_ended(site: Site) -> None:
+    await site.report()
+    site.rig.remote_start(150)
+    found = await site.report(TRIMMED)
+    assert (found.is_complete, found.local_log_start_offset) == (True, 300)
+    assert site.rig.broker.deleted == [150, 300]
+
+
 async def test_a_plan_that_was_dropped_is_made_again(site: Site) -> None:
     def dropped(times: int) -> None:
         if times < 3:
