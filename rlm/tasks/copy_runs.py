@@ -52,6 +52,7 @@ _COPIED_SOON = (WhyNot.SNAPSHOT_MISSING, WhyNot.LAST_STABLE_OFFSET, WhyNot.RECOV
 _HELD = frozenset(reason.value for reason in NoTrim)
 _TRIMMED_SOON = (
     NoTrim.SETTINGS_NOT_READY.value,
+    NoTrim.LEDGER_PROBLEM.value,  # a leader that has just begun has confirmed nothing yet
     NoTrim.RETENTION_UNKNOWN.value,
     NoTrim.NO_LIVE_SERVICE.value,
     NoTrim.PAST_PROXIES.value,

@@ -218,6 +218,15 @@ async def test_a_run_waits_where_a_trim_is_held_by_a_heartbeat_that_is_late(site
     assert errors == {"", held}, "who watches is shown what it waits for"
 
 
+async def test_a_run_waits_until_a_leader_confirms_what_was_read_of_the_ledger(site: Site) -> None:
+    def unconfirmed(times: int) -> None:
+        site.rig.ledger.problem = "no leader confirms what was read" if times < 3 else None
+
+    site.before_trim = unconfirmed
+    found = await site.report(TRIMMED)
+    assert (found.is_complete, found.why, site.trims) == (True, "", 3)
+
+
 async def test_a_run_waits_for_brokers_that_did_not_say_what_they_retain(site: Site) -> None:
     def unknown(times: int) -> None:
         site.rig.retention.error = Unavailable("no answer") if times < 3 else None
