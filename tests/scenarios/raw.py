@@ -15,7 +15,7 @@ T = TypeVar("T")
 PATIENT_MS = 60_000
 """How long a Fetch may wait for records that only the store has: they come sooner."""
 _FIRST_FETCH_BY_ID = 13
-_ASK_AGAIN = (5, 6, 7, 56)
+ASK_AGAIN = (5, 6, 7, 56)
 """LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR: all of them
 are retriable to Kafka's clients.
 """
@@ -105,6 +105,6 @@ async def until_known(ask: Callable[[], Awaitable[Value]]) -> Value:
     until_s = time.monotonic() + _KNOWN_WITHIN_S
     while True:
         found = await ask()
-        if found["error_code"] not in _ASK_AGAIN or time.monotonic() >= until_s:
+        if found["error_code"] not in ASK_AGAIN or time.monotonic() >= until_s:
             return found
         await asyncio.sleep(_PAUSE_S)
