@@ -47,6 +47,7 @@ _AGAIN_S, _POLL_S = 60, 0.2
 _UNASKED = {"doctor": 2, "verify": 2}
 """Exit statuses that say that something could not be asked now."""
 _NOT_YET = ("has never said", "COORDINATOR_LOAD_", "NOT_LEADER_", "no segment", "not confirmed yet")
+_MOVING = (", not by ", "is not led by node", "is not led here any more")
 _KEPT = "--local-retention-bytes"
 
 _AWAY = (KafkaException, CommandFailed, Unavailable, subprocess.TimeoutExpired, OSError, EOFError)
@@ -61,6 +62,11 @@ def fresh(stem: str) -> str:
 def text_value(size_bytes: int = 1024) -> bytes:
     """A value that does not compress well and that the console consumer prints on one line."""
     return os.urandom(size_bytes // 2).hex().encode()
+
+
+def _is_moving(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a service has not seen yet which leader, or leader epoch, there is now."""
+    return done.returncode != 0 and any(text in done.stderr for text in _MOVING)
 
 
 class Cluster:
@@ -123,7 +129,8 @@ class Cluster:
         while True:
             done = run_command(arguments, environ, timeout_s)
             is_unasked = check and done.returncode == _UNASKED.get(arguments[0])
-            if not (again and (done.is_retriable or is_unasked)) or time.monotonic() >= until_s:
+            is_not_yet = is_unasked or done.is_retriable or _is_moving(done)
+            if not (again and is_not_yet) or time.monotonic() >= until_s:
                 break
             print(f"rlm {' '.join(arguments)} is to be tried again: {done.stderr}")
             time.sleep(_POLL_S)
