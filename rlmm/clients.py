@@ -302,6 +302,16 @@ def make_consumer(settings: ConnectionSettings) -> AIOKafkaConsumer:
     return consumer
 
 
+async def end_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Stop a consumer, where a block ends. Its own error is only logged: raised, it would take the
+    place of what ends the block, as a cancellation is, and whoever tries again would go on.
+    """
+    try:
+        await consumer.stop()
+    except (KafkaError, OSError) as error:
+        log.info("consumer_not_stopped", error=repr(error))
+
+
 def fetched_epochs(consumer: AIOKafkaConsumer) -> FetchedEpochs:
     """Leader epochs of what one of this product's consumers has fetched."""
     fetched: FetchedEpochs = consumer._client.fetched

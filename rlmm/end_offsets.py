@@ -21,6 +21,7 @@ from rlmm.clients import (
     ConnectionSettings,
     ask_epoch_ends,
     ask_log_end,
+    end_consumer,
     error_text,
     make_consumer,
     refresh_metadata,
@@ -190,7 +191,7 @@ class EndOffsetClient:
             needs = topic_acl("Read", SETTINGS_TOPIC)
             raise Unavailable(f"read {SETTINGS_TOPIC}: {error_text(error, needs)}") from error
         finally:
-            await consumer.stop()
+            await end_consumer(consumer)
 
     async def close(self) -> None:
         """Connections are closed, and one that is being opened is given up; a later question
@@ -200,7 +201,7 @@ class EndOffsetClient:
         self._consumer = self._connecting = None
         for consumer in both:
             if consumer is not None:
-                await consumer.stop()
+                await end_consumer(consumer)
 
     async def _started(self) -> AIOKafkaConsumer:
         async with self._starting:
@@ -209,7 +210,7 @@ class EndOffsetClient:
                 try:
                     await consumer.start()
                 except BaseException:
-                    await consumer.stop()
+                    await end_consumer(consumer)
                     raise
                 self._consumer, self._connecting = consumer, None
             return self._consumer

@@ -13,7 +13,7 @@ from aiokafka import structs
 from aiokafka.structs import ConsumerRecord
 
 from kip405.ids import TopicPartition
-from rlmm.clients import ConnectionSettings, fetched_epochs, make_consumer
+from rlmm.clients import ConnectionSettings, end_consumer, fetched_epochs, make_consumer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,9 @@ class Reader(Protocol):
 
     async def start(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Close the connections; it has no errors."""
+        ...
 
     async def bounds(
         self, topic_partitions: Iterable[TopicPartition]
@@ -68,7 +70,7 @@ class LogReader:
         await self._consumer.start()
 
     async def stop(self) -> None:
-        await self._consumer.stop()
+        await end_consumer(self._consumer)
 
     async def bounds(
         self, topic_partitions: Iterable[TopicPartition]

@@ -3,6 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 LIVES = Target("rlm/service/lifetime.py", ("tests/rlm/service/test_keep_running.py",))
+READER = Target("rlmm/log_reader.py", ("tests/rlmm/test_silent_brokers.py",))
 
 EDITS: tuple[Edit, ...] = (
     *LIVES.edits(
@@ -15,6 +16,13 @@ EDITS: tuple[Edit, ...] = (
             "a component that was cancelled by nobody stays dead, without a word",
             '            log.error("component_broke_off", component=name)\n',
             "            return\n",
+        ),
+    ),
+    *READER.edits(
+        (
+            "an error of a stop takes the place of a cancellation, and the tail goes on",
+            "        await end_consumer(self._consumer)\n",
+            "        await self._consumer.stop()\n",
         ),
     ),
 )

@@ -1,7 +1,7 @@
 """What connects to brokers goes on, and ends, where one of them does not answer."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -28,6 +28,18 @@ class _PatientReader(LogReader):
         self._consumer._fetcher._retry_backoff = _LONG_S
 
 
+class _BrokenReader(LogReader):
+    """What fetches in it has failed for a reason that is unknown here, which its stop says."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        super().assign(positions)
+        self._consumer._fetcher._get_actions_per_node = _fails
+
+
+def _fails(_: object) -> None:
+    raise ValueError("what nobody expects")
+
+
 async def _nobody(
     questions: Mapping[TopicPartition, EpochQuestion],
 ) -> dict[TopicPartition, EpochEnd]:
@@ -36,6 +48,19 @@ async def _nobody(
 
 async def _at_once(_: int) -> None:
     await asyncio.sleep(0)
+
+
+def _tail(connect: Callable[[], LogReader]) -> Tail:
+    return Tail(
+        connect=connect,
+        topic_partitions=[TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)],
+        deliver=lambda _: None,
+        start_over=lambda _: None,
+        epoch_ends=_nobody,
+        now_ms=lambda: 0,
+        sleep_ms=_at_once,
+        remembered={},
+    )
 
 
 async def test_a_tail_goes_on_where_a_log_was_lost_while_another_broker_is_away(
@@ -52,16 +77,7 @@ async def test_a_tail_goes_on_where_a_log_was_lost_while_another_broker_is_away(
             connected.append(_PatientReader(settings))
             return connected[-1]
 
-        tail = Tail(
-            connect=connect,
-            topic_partitions=[TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)],
-            deliver=lambda _: None,
-            start_over=lambda _: None,
-            epoch_ends=_nobody,
-            now_ms=lambda: 0,
-            sleep_ms=_at_once,
-            remembered={},
-        )
+        tail = _tail(connect)
         refusal = cluster.refusals[0] = asyncio.get_running_loop().create_future()
         following = asyncio.ensure_future(tail.run())
         await until(lambda: cluster.fetches(0) and FAILED_FETCH in caplog.text)
@@ -71,6 +87,26 @@ async def test_a_tail_goes_on_where_a_log_was_lost_while_another_broker_is_away(
         assert not following.done()
         following.cancel()
         await asyncio.wait({following})
+        await until(lambda: not cluster.open_connections)
+
+
+async def test_a_tail_that_is_cancelled_ends_also_where_its_reader_fails_to_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The error would take the place of the cancellation, and the tail would connect anew."""
+    async with TwoBrokers().running() as cluster:
+        settings = ConnectionSettings(bootstrap_servers=(cluster.bootstrap,), client_id="test")
+        connected: list[LogReader] = []
+
+        def connect() -> LogReader:
+            connected.append(_BrokenReader(settings))
+            return connected[-1]
+
+        following = asyncio.ensure_future(_tail(connect).run())
+        await until(lambda: "Unexpected error in fetcher routine" in caplog.text)
+        following.cancel()
+        await until(lambda: following.done() or len(connected) > 1)
+        assert following.cancelled()
         await until(lambda: not cluster.open_connections)
 
 
