@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import structlog
 
-from kip405.errors import Busy, RemoteStorageError
+from kip405.errors import Busy, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey
 from rlm.clock import Clock, backoff_ms
 from rlm.plans.copy_turns import is_turn_of_last
@@ -159,7 +159,7 @@ class TaskPool:
             self._workers.create_task(self._work())
 
     async def _work(self) -> None:
-        while True:
+        while self._workers is not None:  # else it was cancelled, and its last job ended otherwise
             await self._ready_count.acquire()
             if self._worker_count > self._size:
                 self._worker_count -= 1
@@ -188,7 +188,7 @@ class TaskPool:
 
     async def _attempt(self, key: PartitionKey, job: Job) -> None:
         try:
-            await job()
+            await _unless_broken_off(job)
         except RemoteStorageError as error:
             before = self._errors.get(key)
             self._note(key, error)
@@ -227,3 +227,16 @@ class TaskPool:
     def _make_ready(self, key: PartitionKey) -> None:
         (self._ready_last if self.comes_last(key) else self._ready).append(key)
         self._ready_count.release()
+
+
+async def _unless_broken_off(job: Job) -> None:
+    """Unavailable where the job ends as cancelled, and nobody has cancelled it: its worker would
+    end, and the pool has one less from then on.
+    """
+    try:
+        await job()
+    except asyncio.CancelledError as error:
+        worker = asyncio.current_task()
+        if worker is None or worker.cancelling():
+            raise
+        raise Unavailable("the task broke off: what it waited for was cancelled") from error

@@ -4,6 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 LIVES = Target("rlm/service/lifetime.py", ("tests/rlm/service/test_keep_running.py",))
 READER = Target("rlmm/log_reader.py", ("tests/rlmm/test_silent_brokers.py",))
+POOL = Target("rlm/tasks/pool.py", ("tests/rlm/tasks/test_pool.py",))
 
 EDITS: tuple[Edit, ...] = (
     *LIVES.edits(
@@ -23,6 +24,18 @@ EDITS: tuple[Edit, ...] = (
             "an error of a stop takes the place of a cancellation, and the tail goes on",
             "        await end_consumer(self._consumer)\n",
             "        await self._consumer.stop()\n",
+        ),
+    ),
+    *POOL.edits(
+        (
+            "a pool that is stopped waits for ever for a worker whose job has failed meanwhile",
+            "        while self._workers is not None:",
+            "        while True:",
+        ),
+        (
+            "G6: a job that was cancelled by nobody takes its worker with it",
+            "            await _unless_broken_off(job)\n",
+            "            await job()\n",
         ),
     ),
 )

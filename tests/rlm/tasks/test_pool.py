@@ -348,3 +348,40 @@ async def test_an_idle_pool_that_became_smaller_and_larger_again_has_its_size() 
             pool.submit(key(number), wait_for(gate, lambda: began.append("began")))
         await settle()
         assert len(began) == 2
+
+
+async def test_a_pool_ends_where_a_job_that_was_cancelled_fails_by_another_error() -> None:
+    """As by that of a connection that was closed; the worker waited for further jobs."""
+    pool, began = made_pool(size=1), asyncio.Event()
+
+    async def fails_when_cancelled() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise Unavailable("closed")
+
+    pool.submit(key(0), fails_when_cancelled)
+    running = asyncio.ensure_future(pool.run())
+    await began.wait()
+    running.cancel()
+    await settle()
+    assert running.cancelled()
+
+
+async def test_g6_a_job_that_nobody_has_cancelled_is_a_failure_and_its_worker_goes_on() -> None:
+    """Without a word the pool had one worker less, and with one only did nothing any more."""
+    pool, events = made_pool(size=1), list[str]()
+
+    async def breaks_off() -> None:
+        gone = asyncio.get_running_loop().create_future()
+        gone.cancel()
+        await gone
+
+    async with at_work(pool):
+        pool.submit(key(0), breaks_off)
+        pool.submit(key(1), note(events, "ran"))
+        await settle()
+        assert events == ["ran"]
+        failure = pool.last_error(key(0))
+        assert failure is not None and "broke off" in failure.message
