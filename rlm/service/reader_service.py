@@ -404,7 +404,7 @@ def _lost_segments(losses: Losses, metadata: Metadata) -> Iterator[Finding]:
 
 
 def _health(metadata: Metadata, stores: OpenStores, problems: ProblemWatch) -> HealthState:
-    """Ready once it can answer; it stays ready when no broker can be reached."""
+    """Ready once it can answer; it stays ready when no broker or store can be reached."""
     is_whole = metadata.log.is_ready and metadata.manager.damage is None
-    knows_stores = all(connection.store_id is not None for connection in stores.stores.connections)
-    return HealthState(alive=True, ready=is_whole and knows_stores, problems=problems.current())
+    is_ready = is_whole and stores.can_be_read()
+    return HealthState(alive=True, ready=is_ready, problems=problems.current())

@@ -215,6 +215,15 @@ class OpenStores:
         found["stores in use"] = partial(self.in_use.run, _USAGE_MS)
         return found
 
+    def can_be_read(self) -> bool:
+        """Whether every store is known, and was reached once. One that is away later is a problem,
+        and will be back: other readers do not reach it either.
+        """
+        return all(
+            connection.store_id is not None and connection.layouts is not None
+            for connection in self.stores.connections
+        )
+
     def statuses(self) -> tuple[StoreStatus, ...]:
         """Every configured store, then those that only the ledger knows.
 

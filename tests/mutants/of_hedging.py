@@ -40,4 +40,11 @@ EDITS = (
             "hedged_percent=5",
         ),
     ),
+    *Target("rlm/stores/opened.py", ("tests/rlm/stores/test_service_stores.py",)).edits(
+        (
+            "a reader is ready before it has reached its store",
+            "connection.store_id is not None and connection.layouts is not None",
+            "connection.store_id is not None",
+        ),
+    ),
 )

@@ -9,7 +9,12 @@ import pytest
 from kip405.contracts import FindingKind, StoreFinding
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    Layout,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+)
 from rlm.api.messages import report_message, store_message
 from rlm.service.dependencies import ServiceStores
 from rlm.service.gauges import store_gauges
@@ -75,6 +80,10 @@ class World:
             ),
             inspect_interval_ms=lambda: 1_000,
         )
+
+    @property
+    def can_be_read(self) -> bool:
+        return self.service_stores.opened.can_be_read()
 
     def segment(
         self,
@@ -264,3 +273,15 @@ async def test_what_another_store_says_is_not_evaluated(world: World) -> None:
 def test_without_a_store_none_is_configured() -> None:
     none = World(())
     assert store_gauges(none.service_stores.statuses()) == {"rlm_stores_configured": {(): 0}}
+
+
+def test_a_reader_can_answer_once_it_knows_and_has_reached_every_store() -> None:
+    world = World()
+    cold = world.connections["cold"]
+    assert world.can_be_read
+    cold.problem = "not reachable"
+    assert world.can_be_read, "an outage takes no reader away"
+    cold.layouts = None
+    assert not world.can_be_read, "it was never reached"
+    cold.layouts, cold.store_id = frozenset({Layout.KAFKA}), None
+    assert not world.can_be_read, "the settings do not know it"
