@@ -1,7 +1,7 @@
 """Reads the settings of a role, fills gaps from the broker's files, and checks every rule."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -287,7 +287,18 @@ def _require(
     for name, row in settings(config).items():
         if row.is_required and name not in values and row.key not in given:
             with refusals.taken():
-                raise Invalid(missing(row))
+                raise Invalid(missing(row) + _unfound(name, values.get("log_dirs", ())))
+
+
+def _unfound(name: str, log_dirs: Iterable[Path]) -> str:
+    """Why the log directories do not give it: a volume is not mounted, or a disk is empty."""
+    if name not in _OF_META_PROPERTIES:
+        return ""
+    where = [f"{one} {'has none' if one.is_dir() else 'is not there'}" for one in log_dirs]
+    return f"; meta.properties of log.dirs gives it, and {', '.join(where)}" if where else ""
+
+
+_OF_META_PROPERTIES = ("cluster_id", "node_id")
 
 
 def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:

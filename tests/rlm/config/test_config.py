@@ -264,6 +264,19 @@ def test_a_missing_setting_is_named(tmp_path: Path, given: dict[str, Any], key: 
     assert refusal(tmp_path, given).startswith(f"{key}: missing; must be ")
 
 
+@pytest.mark.parametrize("key", ["cluster.id", "node.id"])
+@pytest.mark.parametrize(("is_there", "why"), [(False, "is not there"), (True, "has none")])
+def test_a_broker_volume_that_is_not_mounted_is_named(
+    tmp_path: Path, given: dict[str, Any], key: str, is_there: bool, why: str
+) -> None:
+    del given[key]
+    (log_dir,) = given["log.dirs"]
+    if is_there:
+        Path(log_dir).mkdir()
+    expected = f"; meta.properties of log.dirs gives it, and {log_dir} {why}"
+    assert refusal(tmp_path, given).endswith(expected)
+
+
 def test_an_unknown_setting_gets_the_nearest_name(tmp_path: Path, given: dict[str, Any]) -> None:
     assert "did you mean proxy.listen?" in refusal(tmp_path, given | {"proxy.listn": "a:1"})
     assert "docs/reference/settings.md" in refusal(tmp_path, given | {"qqqqqq": 1})
