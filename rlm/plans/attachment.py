@@ -13,8 +13,11 @@ starts whose start was raised after the last copy. The rules, for one partition:
 - All offsets from the first one of a segment on are doubtful where its manifest cannot be used:
   nobody knows how far it reaches, and of which history it is.
 - Doubtful offsets are refused, never left out, until an operator accepts what the segments show.
+- Where others wrote while a partition was listed, each time anew, a segment may have been missed.
+  No operator can accept that: it is refused until the partition was listed in peace.
 - The remote log starts at the highest start that a manifest or the backup has, so that what was
-  deleted does not come back. Without a backup it does not start below the first segment either.
+  deleted does not come back. Without a backup it does not start below the first segment either,
+  nor above what is doubtful: readers of that are refused, and not sent to a later start.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,28 +39,34 @@ _UNKNOWN_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Offsets [start, next_offset) that are not served, and why."""
+    """Offsets [start, next_offset) that are not served, and why. `is_unsettled`: they are listed
+    again soon, and cannot be accepted.
+    """
 
     start: int
     next_offset: int
     why: str
+    is_unsettled: bool = False
 
     @property
     def text(self) -> str:
         """What is not served, in words."""
+        are = "are not known yet" if self.is_unsettled else "are doubtful"
         if self.next_offset == MAX_OFFSET:
-            return f"offsets from {self.start} on are doubtful: {self.why}"
-        return f"offsets {self.start} to {self.next_offset - 1} are doubtful: {self.why}"
+            return f"offsets from {self.start} on {are}: {self.why}"
+        return f"offsets {self.start} to {self.next_offset - 1} {are}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadSegment:
     """A segment whose manifest cannot be used: it begins at `start_offset`. None: at the first
     offset that the others do not have, as what may be missing lies in a gap or at the end.
+    `is_unsettled`: it stands for what a listing may have missed.
     """
 
     start_offset: int | None
     why: str
+    is_unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +115,11 @@ def plan_partition(
     """
     history = _history(ledger, backup.published, stored, is_accepted=is_accepted)
     lineage = published_lineage(ledger, history)
-    start = _start(ledger, lineage, manifest_start_offset, backup)
-    left_out = _from_unread(unread, partial(_whole_to, ledger, lineage, start, backup.holes))
-    found = () if is_accepted else (*_disputed(ledger, lineage, backup), *left_out)
+    left_out = [one for one in unread if one.is_unsettled or not is_accepted]
+    start = _start(ledger, lineage, manifest_start_offset, left_out, backup)
+    disputed = () if is_accepted else _disputed(ledger, lineage, backup)
+    whole_to = partial(_whole_to, ledger, lineage, start, backup.holes)
+    found = (*disputed, *_from_unread(left_out, whole_to))
     doubts = tuple(one for one in found if one.next_offset > start)
     return PartitionPlan(
         remote_log_start_offset=start,
@@ -145,20 +156,26 @@ def _history(
 
 
 def _start(
-    ledger: PartitionLedger, lineage: Lineage, manifest_start_offset: int, backup: Backup
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    manifest_start_offset: int,
+    left_out: Iterable[UnreadSegment],
+    backup: Backup,
 ) -> int:
+    """A reader that is below the start goes to it, and would pass over what is only left out."""
     known = backup.remote_log_start_offset
     if known is not None:
         return max(known, manifest_start_offset)
     extents = ledger.extents(lineage, MAX_OFFSET)
     first = min((one.start_offset for one in extents), default=manifest_start_offset)
+    first = min([first, *(one.start_offset for one in left_out if one.start_offset is not None)])
     return max(first, manifest_start_offset)
 
 
 def _from_unread(unread: Iterable[UnreadSegment], whole_to: Callable[[], int]) -> Iterator[Doubt]:
     for one in unread:
         start = whole_to() if one.start_offset is None else one.start_offset
-        yield Doubt(start=start, next_offset=MAX_OFFSET, why=one.why)
+        yield Doubt(start=start, next_offset=MAX_OFFSET, why=one.why, is_unsettled=one.is_unsettled)
 
 
 def _whole_to(ledger: PartitionLedger, lineage: Lineage, start: int, holes: Iterable[Hole]) -> int:

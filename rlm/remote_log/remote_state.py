@@ -6,13 +6,16 @@ refused with an error: leaving them out would look like an end or a hole.
 
 from dataclasses import dataclass
 
-from kip405.errors import Fenced, Unavailable
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, TopicIdPartition
 from rlm.plans.attachment import Doubt
 from rlm.remote_log.history import RemoteHistory
 
 DOUBT_REMEDY = (
     "`rlm attach` serves what the segments show with --accept-history, once you have decided that"
+)
+UNSETTLED_REMEDY = (
+    "it is listed again soon, so wait and try again; --accept-history does not change that"
 )
 _NOTHING = -1
 
@@ -74,7 +77,7 @@ class RemotePartitionState:
         return max(end, max(hidden, default=end))
 
     def certain_end(self, offset: int) -> int:
-        """Up to where what follows the offset is certain. Fenced: the offset itself is not."""
+        """Up to where what follows the offset is certain. As `refusal` where it is not itself."""
         for doubt in self.doubts:
             if doubt.start <= offset < doubt.next_offset:
                 raise self.refusal(doubt)
@@ -83,20 +86,23 @@ class RemotePartitionState:
         return MAX_OFFSET
 
     def refuse_doubtful(self, next_offset: int) -> None:
-        """Fenced where any offset below this one is doubtful."""
+        """As `refusal` where any offset below this one is doubtful."""
         for doubt in self.doubts:
             if doubt.start < next_offset:
                 raise self.refusal(doubt)
 
     def refuse_doubtful_end(self) -> None:
-        """Fenced where nobody knows what follows the remote end: a reader that goes to the end must
-        not take it for all there was.
+        """As `refusal` where nobody knows what follows the remote end: a reader that goes to the
+        end must not take it for all there was.
         """
         for doubt in self.doubts:
             if doubt.next_offset > self.next_offset:
                 raise self.refusal(doubt)
 
-    def refusal(self, doubt: Doubt) -> Fenced:
+    def refusal(self, doubt: Doubt) -> RemoteStorageError:
+        """Fenced: an operator has to decide. Unavailable: it will be known later."""
+        if doubt.is_unsettled:
+            return Unavailable(f"{self.topic_id_partition}: {doubt.text}; {UNSETTLED_REMEDY}")
         return Fenced(f"{self.topic_id_partition}: {doubt.text}; {DOUBT_REMEDY}")
 
     def epoch_for_offset(self, offset: int) -> int:

@@ -177,10 +177,10 @@ class Attachment:
                 caller = _Caller(self, store_id)
                 await surveyor.list_again(stores[store_id], one, left, caller)
             left = await self._with_gaps(listed, gone, seen)
-        for partition in {*left, *(self._imported - settled)}:
-            # A gap between epochs is none between offsets, so nothing says where it is; an import
-            # that has begun meanwhile is settled in the next round.
-            surveys[0].unsettled(partition, is_whole=True)
+        begun = self._imported - settled  # settled in the next round
+        for partition in {*left, *begun}:
+            # A gap between epochs is none between offsets, so nothing says where it is.
+            surveys[0].unsettled(partition, is_import=partition in begun, is_whole=True)
         return gone
 
     async def _with_gaps(
@@ -439,8 +439,8 @@ def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
 
 
 def _unread_segment(one: UnusableManifest) -> UnreadSegment:
-    start_offset = None if one.is_unsettled else one.start_offset
-    return UnreadSegment(start_offset=start_offset, why=one.why)
+    start_offset = one.start_offset if one.is_whole else None
+    return UnreadSegment(start_offset=start_offset, why=one.why, is_unsettled=one.is_unsettled)
 
 
 async def _gone(

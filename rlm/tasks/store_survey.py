@@ -50,7 +50,8 @@ TopicName = Callable[[Uuid], str | None]
 class UnusableManifest:
     """A manifest that cannot be used, by what its name says; nobody knows what is in its segment
     but the first offset. `is_stop`: it says that an import stopped there. `is_unsettled`: it stands
-    for those that imports wrote while the partition was listed, wherever they begin.
+    for those that others wrote while the partition was listed, `is_whole`: in all of it, otherwise
+    above its first gap or its end.
     """
 
     key: PartitionKey
@@ -60,6 +61,7 @@ class UnusableManifest:
     why: str
     is_stop: bool = False
     is_unsettled: bool = False
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +134,14 @@ class StoreSurvey:
     objects: int = 0
     unreadable: int = 0
 
-    def unsettled(self, partition: TopicIdPartition, *, is_whole: bool) -> None:
-        """It is doubtful, as a whole or from its first gap or its end on, and may be read later."""
+    def unsettled(self, partition: TopicIdPartition, *, is_import: bool, is_whole: bool) -> None:
+        """It is not known, as a whole or from its first gap or its end on, and may be read later.
+        `is_import`: then until two listings have added nothing.
+        """
         self.unreadable += 1
-        self.unusable_manifests.append(_unsettled(partition, is_whole=is_whole))
+        self.unusable_manifests.append(
+            _unsettled(partition, is_import=is_import, is_whole=is_whole)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +197,7 @@ class StoreSurveyor:
             if not left:
                 return
         for one in left:
-            found.unsettled(one, is_whole=False)
+            found.unsettled(one, is_import=True, is_whole=False)
 
     async def list_again(
         self,
@@ -414,15 +420,16 @@ class StoreSurveyor:
             raise Corrupt(f"it would publish {metadata.state.name}")
 
 
-def _unsettled(partition: TopicIdPartition, *, is_whole: bool) -> UnusableManifest:
+def _unsettled(partition: TopicIdPartition, *, is_import: bool, is_whole: bool) -> UnusableManifest:
     return UnusableManifest(
         key=partition.key,
         topic_cut=partition.topic[:TOPIC_CUT],
         segment_id=ZERO_UUID,
         start_offset=0,
         why=UNSETTLED,
-        is_stop=True,
-        is_unsettled=not is_whole,
+        is_stop=is_import,
+        is_unsettled=True,
+        is_whole=is_whole,
     )
 
 

@@ -11,12 +11,23 @@ SURVEY = Target("rlm/tasks/store_survey.py", (_API,))
 LINEAGES = Target("rlm/tasks/stored_lineages.py", (_API,))
 _LISTINGS = ("tests/rlm/tasks/test_h15_listings.py",)
 LISTED = Target("rlm/tasks/settled_listing.py", _LISTINGS)
+UNKNOWN = Target("rlm/remote_log/remote_state.py", _LISTINGS)
 GAPS = Target("rlm/tasks/attachment.py", _LISTINGS)
 SURVEYED = Target("rlm/tasks/store_survey.py", _LISTINGS)
 STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
 
 EDITS: tuple[Edit, ...] = (
     *PLAN.edits(
+        (
+            "H15: an operator accepts what a listing may have missed",
+            "[one for one in unread if one.is_unsettled or not is_accepted]",
+            "[one for one in unread if not is_accepted]",
+        ),
+        (
+            "H4: readers are sent to a start above what can be read later",
+            "    first = min([first, *(one.start_offset for one in left_out if ",
+            "    first = min([first, *(one.start_offset for one in () if ",
+        ),
         (
             "H4: copies of two histories are no doubt",
             "        if epochs[0] != epochs[1]:\n",
@@ -44,8 +55,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a manifest that cannot be used is left out",
-            "(*_disputed(ledger, lineage, backup), *left_out)",
-            "tuple(_disputed(ledger, lineage, backup))",
+            "    found = (*disputed, *_from_unread(left_out, whole_to))\n",
+            "    found = tuple(disputed)\n",
         ),
         (
             "H4: what imports may have written into a gap is passed over",
@@ -135,10 +146,22 @@ EDITS: tuple[Edit, ...] = (
             "one.start_offset not in {end for end, _ in ends}\n",
         ),
     ),
+    *UNKNOWN.edits(
+        (
+            "H15: for what will be known later an operator has to decide",
+            "        if doubt.is_unsettled:\n",
+            "        if not doubt.text:\n",
+        ),
+    ),
     *GAPS.edits(
         (
+            "H15: what copies may lack is served below a gap in offsets, in later rounds",
+            "is_import=partition in begun, is_whole=True)",
+            "is_import=True, is_whole=True)",
+        ),
+        (
             "H4: an import that begins while gaps are listed is served at once",
-            "        for partition in {*left, *(self._imported - settled)}:\n",
+            "        for partition in {*left, *begun}:\n",
             "        for partition in left:\n",
         ),
         (
@@ -168,8 +191,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: a listing with a new gap each time counts",
-            "        for partition in {*left, *(self._imported - settled)}:\n",
-            "        for partition in self._imported - settled:\n",
+            "        for partition in {*left, *begun}:\n",
+            "        for partition in begun:\n",
         ),
     ),
     *SURVEYED.edits(

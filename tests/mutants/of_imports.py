@@ -359,7 +359,7 @@ EDITS: tuple[Edit, ...] = (
     *SURVEYED.edits(
         (
             "H4: a listing that is never settled counts",
-            "            found.unsettled(one, is_whole=False)\n",
+            "            found.unsettled(one, is_import=True, is_whole=False)\n",
             "            pass\n",
         ),
         (

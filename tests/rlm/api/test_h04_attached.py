@@ -248,6 +248,23 @@ async def test_a_manifest_that_cannot_be_read_holds_up_nothing_else(tmp_path: Pa
         assert offsets(await site.read(0)) == list(range(0, 400, 10))
 
 
+async def test_h04_below_the_first_manifest_that_can_be_read_no_reader_is_sent_to_its_offset(
+    tmp_path: Path,
+) -> None:
+    """A client would go there, and pass over what can be read a minute later."""
+    async with attached(tmp_path) as (site, made):
+        store = site.rig.store
+        store.errors[manifest_name(site, 0)] = Unavailable("it is archived")
+        await made.read()
+        assert (await site.ask("ListOffsets", positions(-2))).offset == 0
+        for start in (0, 50, 100):
+            with pytest.raises(Fenced, match=r"from 0 on are doubtful: .* it is archived"):
+                await site.read(start)
+        store.errors.clear()
+        await made.read()
+        assert offsets(await site.read(0)) == list(range(0, 400, 10))
+
+
 async def test_a_round_that_fails_need_not_be_begun_again(tmp_path: Path) -> None:
     async with attached(tmp_path) as (site, made):
         store = site.rig.store

@@ -207,6 +207,28 @@ def test_h04_what_may_be_missing_anywhere_makes_all_doubtful_from_the_first_gap_
     assert ranges(plan([], unread=(unread,)).doubts) == [(0, MAX_OFFSET)]
 
 
+@pytest.mark.parametrize("accepted", [False, True])
+@pytest.mark.parametrize(("start_offset", "doubtful_from"), [(0, 0), (None, 300)])
+def test_h15_what_a_listing_may_have_missed_cannot_be_accepted(
+    start_offset: int | None, doubtful_from: int, *, accepted: bool
+) -> None:
+    unread = UnreadSegment(start_offset=start_offset, why="others wrote", is_unsettled=True)
+    found = plan([metadata(1, 40, 300, {1: 40})], unread=(unread,), accepted=accepted)
+    assert ranges(found.doubts) == [(doubtful_from, MAX_OFFSET)]
+    assert f"from {doubtful_from} on are not known yet: others wrote" in found.doubts[0].text
+
+
+def test_h04_readers_are_sent_to_no_start_above_what_is_left_out() -> None:
+    """Below the start a client goes to it, and what can be read later would be passed over."""
+    segments, unread = [metadata(1, 100, 300, {1: 100})], UnreadSegment(start_offset=40, why="?")
+    assert plan(segments, unread=(unread,)).remote_log_start_offset == 40
+    assert plan(segments, unread=(unread,), start=60).remote_log_start_offset == 60
+    assert plan(segments, unread=(unread,), accepted=True).remote_log_start_offset == 100
+    assert plan(segments, unread=(UNREAD,)).remote_log_start_offset == 100
+    backup = Backup(remote_log_start_offset=90)
+    assert plan(segments, unread=(unread,), backup=backup).remote_log_start_offset == 90
+
+
 def test_what_lies_below_the_start_is_no_doubt() -> None:
     segments = [
         metadata(1, 0, 200, {3: 0}),

@@ -15,10 +15,13 @@ from kip405.contracts import StoredObject
 from kip405.errors import Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from rlm.download.sources import StoreSource
-from rlm.remote_log.attached import AttachedLog
+from rlm.remote_log.attached import AttachedLedger, AttachedLog, AttachedSettings
+from rlm.remote_log.remote_only import RemoteView
+from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.tasks.attachment import Attachment, Choices
 from rlm.tasks.settled_listing import MOST_ADDED, UNSETTLED, above_gaps
 from rsm_plugins.layout.keys import parse_name
+from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.builders.rig import Rig
@@ -73,10 +76,10 @@ class Paged(MemoryStore):
 class Reader:
     """An attached reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, **choices: Any) -> None:
         self.log = AttachedLog()
         self._attachment = Attachment(
-            cluster_id=CLUSTER_ID, log=self.log, choices=Choices(), report=lambda *_: None
+            cluster_id=CLUSTER_ID, log=self.log, choices=Choices(**choices), report=lambda *_: None
         )
 
     async def read(self, *stores: Paged) -> list[int]:
@@ -85,10 +88,27 @@ class Reader:
         await self._attachment.read(given, [RECORD])
         return self.served
 
+    def state(self) -> RemotePartitionState:
+        """As requests get it."""
+        settings, ledger = AttachedSettings(self.log), AttachedLedger(self.log)
+        clock, doubts = ManualClock(), self.log.doubts
+        view = RemoteView(
+            settings=settings, ledger=ledger, clock=clock, doubts=doubts, absent="is absent"
+        )
+        record = settings.view.topic(PARTITION.topic_id)
+        assert record is not None
+        return view.current(record, 0)
+
     @property
     def served(self) -> list[int]:
         entries = self.log.state.ledgers[PARTITION.key].entries.values()
         return sorted(one.metadata.start_offset for one in entries)
+
+
+def busy(store: Paged, first: int = 100) -> Iterator[Page]:
+    """Of two segments that are copied during each listing, the first one is missed."""
+    for start in range(first, 10_000, 200):
+        yield start + 100, partial(store.copy, start, start + 100)
 
 
 async def attached(store: Paged) -> list[int]:
@@ -218,12 +238,6 @@ async def test_h15_a_copy_that_replaces_another_one_is_not_passed_over(
 async def test_h15_a_partition_that_is_never_listed_without_a_new_gap_is_doubtful(
     tmp_path: Path,
 ) -> None:
-    starts = iter(range(100, 10_000, 200))
-
-    def busy(store: Paged) -> Iterator[Page]:
-        for start in starts:
-            yield start + 100, partial(store.copy, start, start + 100)
-
     store, reader = Paged(Rig(tmp_path), 0), Reader()
     store.pages = busy(store)
     await reader.read(store)
@@ -234,6 +248,41 @@ async def test_h15_a_partition_that_is_never_listed_without_a_new_gap_is_doubtfu
     store.pages = iter(())
     served = await reader.read(store)
     assert (served, reader.log.doubts(PARTITION.key)) == ([*range(0, served[-1] + 1, 100)], ())
+
+
+@pytest.mark.parametrize("before", [(0,), ()])
+async def test_h15_an_operator_cannot_accept_what_a_listing_may_have_missed(
+    tmp_path: Path, before: tuple[int, ...]
+) -> None:
+    """It is refused as what will be known later, and no reader is sent to a later start."""
+    store, reader = Paged(Rig(tmp_path), *before), Reader(accepted=frozenset({f"{TOPIC}-0"}))
+    store.pages = busy(store, first=100 * len(before))
+    await reader.read(store)
+    assert reader.log.state.plans[PARTITION.key].remote_log_start_offset == 0
+    (doubt,) = reader.log.doubts(PARTITION.key)
+    state = reader.state()
+    for offset in (0, 50, reader.served[-1] - 1):
+        with pytest.raises(Unavailable, match=f"{UNSETTLED}.*--accept-history does not"):
+            state.certain_end(offset)
+    with pytest.raises(Unavailable, match=UNSETTLED):
+        state.refuse_doubtful_end()
+    assert "offsets from 0 on are not known yet" in doubt.text
+    with pytest.raises(Unavailable, match=UNSETTLED):
+        await StoreSource(store, threads=THREADS, accepted=[f"{TOPIC}-0"]).plans(TOPIC, 0)
+    store.pages = iter(())
+    assert await reader.read(store) == [*range(0, reader.served[-1] + 1, 100)]
+    assert reader.log.doubts(PARTITION.key) == ()
+
+
+async def test_h15_a_partition_that_stays_unsettled_is_doubtful_as_a_whole_in_later_rounds_too(
+    tmp_path: Path,
+) -> None:
+    store, reader = Paged(Rig(tmp_path), 0), Reader()
+    store.pages = busy(store)
+    for _ in range(3):
+        await reader.read(store)
+        doubts = [(one.start, one.why) for one in reader.log.doubts(PARTITION.key)]
+        assert doubts == [(0, UNSETTLED)]
 
 
 @READERS
