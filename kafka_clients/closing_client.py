@@ -8,6 +8,7 @@ aiokafka 0.14 leaves connections open in these cases:
   fetch has failed and waits to be tried again.
 - `bootstrap` is cancelled.
 - A connection whose end has come and was not read yet is forgotten.
+- `AIOKafkaConsumer.stop` tries its last commit again for as long as the group has no coordinator.
 
 This module uses private names of aiokafka. It must not know who uses the client.
 """
@@ -20,12 +21,14 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.protocol.metadata import MetadataRequest
 
 _GRACE_S: Final = 5.0
 """So long a closed connection may take to send what is on its way."""
 _AGAIN_S: Final = 1.0
+_LEAVE_S: Final = 30.0
+"""So long the last commit may take, and to leave the group: as in Java's `close`."""
 CLOSED: Final = "the client is closed"
 
 _log: Final = logging.getLogger(__name__)
@@ -201,7 +204,7 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
     connections are closed. It replaces `AIOKafkaConsumer.stop`; a second call does nothing. A
     cancellation cuts the connections, and is raised in any case.
 
-    KafkaError where its group cannot be left.
+    KafkaError where its group cannot be left, KafkaTimeoutError where that takes too long.
     """
     if consumer._closed:
         return
@@ -211,9 +214,10 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
         await asyncio.wait({stopping})
     except asyncio.CancelledError:
         consumer._client.cut()
-        if not (await asyncio.wait({stopping}, timeout=_GRACE_S))[0]:
-            stopping.cancel()
-            await asyncio.wait({stopping})
+        try:
+            await asyncio.wait({stopping}, timeout=_GRACE_S)
+        finally:
+            await _end(stopping)
         if not stopping.cancelled() and (error := stopping.exception()) is not None:
             _log.info("A consumer was stopped and cancelled: %r", error)
         raise
@@ -231,15 +235,37 @@ async def _stop(consumer: AIOKafkaConsumer) -> None:
         if consumer._fetcher is not None:
             parts.push_async_callback(_close_fetcher, consumer._fetcher)
         if consumer._coordinator is not None:
-            parts.push_async_callback(consumer._coordinator.close)
+            parts.push_async_callback(_leave, consumer._coordinator)
+
+
+async def _leave(coordinator: Any) -> None:
+    """Commit and leave the group, where there is one. KafkaTimeoutError after `_LEAVE_S`."""
+    leaving = asyncio.get_running_loop().create_task(coordinator.close())
+    try:
+        is_over = bool((await asyncio.wait({leaving}, timeout=_LEAVE_S))[0])
+    finally:
+        await _end(leaving)
+        for name in ("_heartbeat_task", "_commit_refresh_task"):  # a close that ends early has left
+            if (rest := getattr(coordinator, name, None)) is not None:
+                await _end(rest)
+    if not is_over:
+        raise KafkaTimeoutError(f"the group was not left within {_LEAVE_S:g} s")
+    leaving.result()
+
+
+async def _end(task: "asyncio.Task[Any]") -> None:
+    """Cancel it until it ends: aiokafka takes a cancellation for that of a task within, and goes
+    on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_AGAIN_S)
 
 
 async def _close_fetcher(fetcher: Any) -> None:
     """aiokafka's `close` would end with the first fetch that has failed and waits."""
     try:
-        while not fetcher._fetch_task.done():
-            fetcher._fetch_task.cancel()  # it takes one for that of a fetch, and goes on
-            await asyncio.wait({fetcher._fetch_task}, timeout=_AGAIN_S)
+        await _end(fetcher._fetch_task)
         pending, fetcher._pending_tasks = fetcher._pending_tasks, set()
         for task in pending:
             task.cancel()

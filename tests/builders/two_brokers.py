@@ -1,6 +1,7 @@
 """Two brokers over real sockets that lead a partition each; each serves as much as a test lets it.
 
-They hold no records: a fetch is answered with an error that the test gives, or never.
+They hold no records: a fetch is answered with an error that the test gives, or never. Node 1
+coordinates all groups, and closes the connections of those who commit.
 """
 
 import asyncio
@@ -9,7 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
-from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
+from kafka_protocol.apis import (
+    API_VERSIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+)
 from kafka_protocol.schema import Value
 from tests.builders.fake_broker import FakeBroker
 
@@ -22,6 +30,8 @@ _OFFERED = (
     (METADATA.key, 0, 8),
     (LIST_OFFSETS.key, 1, 3),
     (API_VERSIONS.key, 0, 3),
+    (FIND_COORDINATOR.key, 0, 1),
+    (OFFSET_COMMIT.key, 2, 3),
 )
 
 
@@ -41,6 +51,7 @@ class TwoBrokers:
             broker.on(API_VERSIONS, self._versions)
             broker.on(METADATA, self._metadata)
             broker.on(LIST_OFFSETS, self._offsets)
+            broker.on(FIND_COORDINATOR, self._coordinator)
             broker.on(FETCH, partial(self._answer, node))
 
     @property
@@ -102,6 +113,11 @@ class TwoBrokers:
             for node, one in enumerate(self.brokers)
         ]
         return {"brokers": brokers, "cluster_id": "c", "controller_id": 0, "topics": topics}
+
+    def _coordinator(self, _: Value) -> dict[str, Any]:
+        at = self.brokers[1].address
+        where = {"node_id": 1, "host": at.host, "port": at.port}
+        return {"error_code": 0, "error_message": None, **where}
 
     def _offsets(self, request: Value) -> dict[str, Any]:
         topics = []

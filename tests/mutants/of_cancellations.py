@@ -3,6 +3,9 @@
 from tests.mutants.edits import Edit, Target
 
 LIVES = Target("rlm/service/lifetime.py", ("tests/rlm/service/test_keep_running.py",))
+LEAVING = Target(
+    "kafka_clients/closing_client.py", ("tests/kafka_clients/test_leaving_groups.py",)
+)
 READER = Target("rlmm/log_reader.py", ("tests/rlmm/test_silent_brokers.py",))
 POOL = Target("rlm/tasks/pool.py", ("tests/rlm/tasks/test_pool.py",))
 
@@ -36,6 +39,18 @@ EDITS: tuple[Edit, ...] = (
             "G6: a job that was cancelled by nobody takes its worker with it",
             "            await _unless_broken_off(job)\n",
             "            await job()\n",
+        ),
+    ),
+    *LEAVING.edits(
+        (
+            "a stop waits for ever for a group that has no coordinator",
+            "await asyncio.wait({leaving}, timeout=_LEAVE_S)",
+            "await asyncio.wait({leaving})",
+        ),
+        (
+            "a stop that is broken off leaves tasks of aiokafka that go on",
+            "            if (rest := getattr(coordinator, name, None)) is not None:\n",
+            "            if False:\n",
         ),
     ),
 )
