@@ -17,8 +17,10 @@ _QUIT = b"q"
 _CLEAR, _TO_TOP = "\x1b[2J", "\x1b[H\x1b[J"
 
 
-class Ended(Exception):
-    """Somebody has ended the command."""
+class Ended(BaseException):
+    """Somebody has ended the command. No Exception, as a library would take it for an error of its
+    own: gRPC does where it decodes an answer, and the command would go on.
+    """
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from rlm.cli.live import Ended
+
 if TYPE_CHECKING:
     from rlm.config.stores import StoreConfig
 
@@ -335,17 +337,21 @@ def interrupted_afterwards() -> Iterator[None]:
 
 @contextmanager
 def never_ignored() -> Iterator[None]:
-    """A KeyboardInterrupt that Python would drop, with "Exception ignored in", is raised again
+    """What a signal has raised and Python would drop, with "Exception ignored in", is raised again
     shortly afterwards, where it may be somebody's to catch.
     """
     before = sys.unraisablehook
     timers: list[threading.Timer] = []
 
     def again(dropped: "sys.UnraisableHookArgs") -> None:
-        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            number = signal.SIGINT
+        elif isinstance(dropped.exc_value, Ended):
+            number = signal.SIGTERM
+        else:
             before(dropped)
             return
-        timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
+        timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
         timer.daemon = True
         timers.append(timer)
         timer.start()

@@ -3,10 +3,9 @@
 from tests.mutants.edits import Edit, Target
 
 LIVES = Target("rlm/service/lifetime.py", ("tests/rlm/service/test_keep_running.py",))
-LEAVING = Target(
-    "kafka_clients/closing_client.py", ("tests/kafka_clients/test_leaving_groups.py",)
-)
+LEAVING = Target("kafka_clients/closing_client.py", ("tests/kafka_clients/test_leaving_groups.py",))
 READER = Target("rlmm/log_reader.py", ("tests/rlmm/test_silent_brokers.py",))
+LIVE = Target("rlm/cli/live.py", ("tests/rlm/cli/test_interrupt.py",))
 POOL = Target("rlm/tasks/pool.py", ("tests/rlm/tasks/test_pool.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -51,6 +50,13 @@ EDITS: tuple[Edit, ...] = (
             "a stop that is broken off leaves tasks of aiokafka that go on",
             "            if (rest := getattr(coordinator, name, None)) is not None:\n",
             "            if False:\n",
+        ),
+    ),
+    *LIVE.edits(
+        (
+            "SIGTERM is taken for an error of what it strikes, and a live command goes on",
+            "class Ended(BaseException):",
+            "class Ended(Exception):",
         ),
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rlm.cli.live import until_ended
 from rlm.cli.main import interrupted_afterwards, never_ignored
 from tests.builders.interrupts import ctrl_c_heeded
 
@@ -86,10 +87,10 @@ class Thing:
     """Something to refer to weakly."""
 
 
-def strike_where_python_ignores_it() -> None:
-    """SIGINT inside the callback of a weak reference, whose exceptions Python prints and drops."""
+def strike_where_python_ignores_it(number: signal.Signals = signal.SIGINT) -> None:
+    """Inside the callback of a weak reference, whose exceptions Python prints and drops."""
     thing = Thing()
-    reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    reference = weakref.ref(thing, lambda _: signal.raise_signal(number))
     del thing
     assert reference() is None
 
@@ -118,6 +119,26 @@ def test_ctrl_c_that_python_ignores_comes_again() -> None:
         threading.Event().wait(30)
         raise AssertionError("it was lost")
     assert sys.unraisablehook is before
+
+
+def test_sigterm_of_a_live_command_that_python_ignores_comes_again() -> None:
+    went_on = False
+    with never_ignored(), until_ended():
+        strike_where_python_ignores_it(signal.SIGTERM)
+        threading.Event().wait(30)
+        went_on = True
+    assert not went_on
+
+
+def test_sigterm_of_a_live_command_is_no_error_of_what_it_strikes() -> None:
+    """gRPC catches every Exception where it decodes an answer."""
+    went_on = False
+    with until_ended():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Exception:  # noqa: BLE001 - as gRPC does
+            went_on = True
+    assert not went_on
 
 
 def test_ctrl_c_that_is_to_be_ignored_is() -> None:
