@@ -41,6 +41,12 @@ class Stage:
     def all(self, name: str) -> list[Instruction]:
         return [one for one in self.instructions if one.name == name]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What ENV sets in it."""
+        words = (word.partition("=") for one in self.all("ENV") for word in one.words)
+        return {name: value for name, _, value in words}
+
     def last(self, name: str) -> Instruction:
         """The one that counts of those of which only one can."""
         return self.all(name)[-1]

@@ -48,14 +48,9 @@ def wait_for(holds: Callable[[], bool], what: str, *running: Started) -> None:
 def our_image() -> Image:
     """The environment of docker/Dockerfile, and this checkout for what it builds."""
     stage = parse((ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")).stages[-1]
-    environment = {
-        name: value
-        for one in stage.all("ENV")
-        for name, _, value in (word.partition("=") for word in one.words)
-    }
     prefix, base = Path(sys.prefix).resolve(), Path(sys.base_prefix)
     return Image(
-        environment={**environment, "PYTHONPATH": str(ROOT)},
+        environment={**stage.environment, "PYTHONPATH": str(ROOT)},
         user=int(stage.last("USER").rest.partition(":")[0]),
         workdir=stage.last("WORKDIR").rest,
         paths={

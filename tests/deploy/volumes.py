@@ -7,6 +7,7 @@ subPath is that of the version at the container's start.
 
 import base64
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,8 @@ class Volumes:
 
     folder: Path
     manifests: tuple[Manifest, ...]
+    claims: Mapping[str, Path] = field(default_factory=dict)
+    """What claims of others hold, by their names."""
     _made: dict[tuple[str, str], Path] = field(default_factory=dict)
 
     def source(self, container: Container, mount: Manifest) -> Path:
@@ -42,9 +45,11 @@ class Volumes:
         """The volume of that name of the container's pod."""
         key = container.pod, name
         if key not in self._made:
+            volume = container.volume(name)
+            if claim := volume.get("persistentVolumeClaim"):
+                return self.claims[claim["claimName"]]
             folder = self._made[key] = self.folder / container.pod / name
             folder.mkdir(parents=True)
-            volume = container.volume(name)
             if content := self._content(volume):
                 self._write(container, folder, content)
             else:
@@ -75,6 +80,7 @@ class Volumes:
 
 
 def _own(container: Container, path: Path, mode: int) -> None:
-    """By the group of the pod (fsGroup), whose rights are those of the mode."""
-    os.chown(path, 0, container.spec["securityContext"]["fsGroup"])
+    """By the group of the pod (fsGroup), whose rights are those of the mode; only root can."""
+    if os.geteuid() == 0:
+        os.chown(path, 0, container.spec["securityContext"]["fsGroup"])
     path.chmod(mode)
