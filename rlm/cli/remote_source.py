@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,10 +12,15 @@ from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.target import Connect
+from rlm.clock import Clock, SystemClock
 from rlm.download.plan import Source
 from rsm_plugins.threads import FileThreads
 
+if TYPE_CHECKING:
+    from rlm.tasks.store_survey import SurveyProgress
+
 F = TypeVar("F", bound=Callable[..., Any])
+_SHOW_EVERY_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,24 @@ async def opened_source(
             cluster_id=options.cluster_id,
             topic_id=topic_id,
             accepted=options.accepted,
+            report=ListingShown(SystemClock()).show,
         )
+
+
+class ListingShown:
+    """How far a store is listed, on standard error: a line now and then, none where it takes no
+    time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown_at_ms = clock.monotonic_ms()
+
+    def show(self, now: "SurveyProgress") -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._shown_at_ms >= _SHOW_EVERY_MS:
+            self._shown_at_ms = now_ms
+            click.echo(f"the store: {now.text}", err=True)
 
 
 @asynccontextmanager

@@ -6,8 +6,9 @@ says which of them count.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from grpc import StatusCode, aio
@@ -22,13 +23,13 @@ from rlm.remote_log.objects import slice_bytes
 from rlm.tasks.settled_listing import (
     MOST_ADDED,
     UNSETTLED,
-    Identity,
+    Records,
+    Relisting,
     above_gaps,
-    added_manifests,
     identity_of,
     manifest_name,
-    new_manifests,
 )
+from rlm.tasks.store_survey import REPORT_EVERY, SurveyProgress
 from rlm.tasks.stored_lineages import ReadableStore
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
@@ -202,9 +203,13 @@ class _Known:
         return self.manifest.remote_segment_id.topic_id_partition
 
 
+_Stored = dict[TopicIdPartition, list[_Known | ImportStop]]
+
+
 class StoreSource:
     """`cluster_id` None = the store's own; `topic_id` decides where a name was used twice.
-    `accepted`: partitions, as TOPIC-PARTITION, of which what the segments show is right.
+    `accepted`: partitions, as TOPIC-PARTITION, of which what the segments show is right. `report`
+    gets how far the store is listed.
     """
 
     def __init__(
@@ -215,7 +220,9 @@ class StoreSource:
         cluster_id: str | None = None,
         topic_id: Uuid | None = None,
         accepted: Collection[str] = (),
+        report: Callable[[SurveyProgress], None] = lambda _: None,
     ) -> None:
+        self._report = report
         self._accepted = frozenset(accepted)
         self._store = store
         self._threads = threads
@@ -254,66 +261,53 @@ class StoreSource:
         self, cluster_id: str, topic: str, partition: int | None
     ) -> Sequence[_Known | ImportStop]:
         """Unavailable: others go on writing."""
-        names = [
-            (stored.name, parsed)
-            async for stored in self._store.list_objects(cluster_id)
-            if (parsed := manifest_name(stored.name)) is not None
-            and parsed.topic_cut == topic[:TOPIC_CUT]
-            and partition in (None, parsed.partition)
-            and self._topic_id in (None, parsed.topic_id)
-        ]
-        found = await self._read_all(names, topic)
+        names: list[tuple[str, ParsedName]] = []
+        objects = 0
+        async for stored in self._store.list_objects(cluster_id):
+            objects += 1
+            if objects % REPORT_EVERY == 0:
+                self._report(SurveyProgress(objects=objects))
+            if (
+                (parsed := manifest_name(stored.name)) is not None
+                and parsed.topic_cut == topic[:TOPIC_CUT]
+                and partition in (None, parsed.partition)
+                and self._topic_id in (None, parsed.topic_id)
+            ):
+                names.append((stored.name, parsed))
+        found: _Stored = {}
         listed = {identity_of(parsed) for _, parsed in names}
-        for one in {known.partition for known in found if _is_imported(known)}:
-            for _ in range(MOST_ADDED):
-                added = await added_manifests(self._store, cluster_id, one, listed)
-                if not added:
-                    break
-                listed.update(identity_of(parsed) for _, parsed in added)
-                found += await self._read_all(added, topic)
-            else:
-                raise Unavailable(f"{one}: {UNSETTLED}")
-        known: dict[TopicIdPartition, list[_Known]] = {}
-        for each in found:
-            if isinstance(each, _Known):
-                known.setdefault(each.partition, []).append(each)
-        for there in known.values():
-            if not any(map(_is_imported, there)):  # those have been settled
-                found += await self._below_gaps(cluster_id, there, listed)
-        return found
-
-    async def _below_gaps(
-        self, cluster_id: str, known: Sequence[_Known], listed: set[Identity]
-    ) -> list[_Known | ImportStop]:
-        """What the listing of a partition has missed; see rlm/tasks/settled_listing.py."""
-        partition, segments = known[0].partition, list(known)
-        missed: list[_Known | ImportStop] = []
-        seen: set[Uuid] = set()
+        await self._read_all(names, topic, found)
+        again = Relisting(
+            store=self._store,
+            cluster_id=cluster_id,
+            listed=listed,
+            objects=objects,
+            report=lambda done, most: self._report(
+                SurveyProgress(objects=objects, partitions=most, partitions_listed=done)
+            ),
+        )
+        left, seen = list(found), set[Uuid]()
         for _ in range(MOST_ADDED):
-            start = max(one.manifest.remote_log_start_offset for one in segments)
-            metadata = [one.metadata for one in segments]
-            above = {one.segment_id.id for one in above_gaps(metadata, metadata, start)}
-            if above <= seen:
-                return missed
-            seen |= above
-            added = await new_manifests(self._store, cluster_id, partition, listed)
-            listed.update(identity_of(parsed) for _, parsed in added)
-            read = await self._read_all(added, partition.topic)
-            if any(map(_is_imported, read)):
-                break  # an import has begun meanwhile, and may have a stop that was not listed
-            missed += read
-            segments += [one for one in read if isinstance(one, _Known)]
-        raise Unavailable(f"{partition}: {UNSETTLED}")
+            imports, with_gaps = _to_list_again(left, found, seen)
+            if not imports and not with_gaps:
+                break
+            added = {**await again.settling(imports), **await again.once(with_gaps)}
+            more = [one for several in added.values() for one in several]
+            listed.update(identity_of(parsed) for _, parsed in more)
+            await self._read_all(more, topic, found)
+            left = [*with_gaps, *(one for one in imports if one.key in added)]
+        for one in chain(*_to_list_again(left, found, seen)):
+            raise Unavailable(f"{one}: {UNSETTLED}: try again")
+        return [one for several in found.values() for one in several]
 
     async def _read_all(
-        self, names: Sequence[tuple[str, ParsedName]], topic: str
-    ) -> list[_Known | ImportStop]:
-        found: list[_Known | ImportStop] = []
+        self, names: Sequence[tuple[str, ParsedName]], topic: str, found: _Stored
+    ) -> None:
         for at in range(0, len(names), _READS_AT_ONCE):
             some = names[at : at + _READS_AT_ONCE]
-            read = await asyncio.gather(*(self._known(*one, topic) for one in some))
-            found += [known for known in read if known is not None]
-        return found
+            for one in await asyncio.gather(*(self._known(*one, topic) for one in some)):
+                if one is not None:
+                    found.setdefault(one.partition, []).append(one)
 
     async def _known(self, name: str, parsed: ParsedName, topic: str) -> _Known | ImportStop | None:
         """None where the segment was deleted meanwhile, or the cut name is another topic's.
@@ -334,8 +328,30 @@ class StoreSource:
         return _Known(manifest=manifest, metadata=_metadata(manifest, name))
 
 
-def _is_imported(found: _Known | ImportStop) -> bool:
-    return isinstance(found, _Known) and is_marked(
+def _to_list_again(
+    partitions: Sequence[TopicIdPartition], found: _Stored, seen: set[Uuid]
+) -> tuple[list[TopicIdPartition], list[TopicIdPartition]]:
+    """Those that an import writes to, and those with a gap that is new; see
+    rlm/tasks/settled_listing.py. `seen`: the segments above gaps so far.
+    """
+    imports: list[TopicIdPartition] = []
+    with_gaps: list[TopicIdPartition] = []
+    for partition in partitions:
+        if any(map(_is_of_import, found[partition])):
+            imports.append(partition)
+            continue
+        known = [one for one in found[partition] if isinstance(one, _Known)]
+        start = max(one.manifest.remote_log_start_offset for one in known)
+        segments = [one.metadata for one in known]
+        above = {one.segment_id.id for one in above_gaps(segments, Records(segments), start)}
+        if not above <= seen:
+            with_gaps.append(partition)
+        seen |= above
+    return imports, with_gaps
+
+
+def _is_of_import(found: _Known | ImportStop) -> bool:
+    return isinstance(found, ImportStop) or is_marked(
         found.metadata.locator(found.manifest.cluster_id)
     )
 

@@ -364,11 +364,11 @@ class ManifestReading:
 
     def _report(self, store_id: Uuid, progress: SurveyProgress) -> None:
         if not self._log.is_ready:
-            self._log.problem = f"the manifests are being read: {_in_words(progress)}"
+            self._log.problem = f"the manifests are being read: {progress.text}"
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._reported_ms >= _REPORT_EVERY_MS:
             self._reported_ms = now_ms
-            log.info("reading_manifests", store_id=str(store_id), progress=_in_words(progress))
+            log.info("reading_manifests", store_id=str(store_id), progress=progress.text)
 
     def _log_round(self, event: str, found: Round) -> None:
         log.info(
@@ -391,12 +391,6 @@ class ManifestReading:
                 served=str(ids[-1]),
                 remedy=f"--topic-id gives the name to another one of: {others}",
             )
-
-
-def _in_words(progress: SurveyProgress) -> str:
-    if progress.manifests is None:
-        return f"{progress.objects} objects are listed"
-    return f"{progress.manifests_read} of {progress.manifests} manifests"
 
 
 def _findings(attached: AttachedLog, reader: LineageReader) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ partition with a gap that is new is listed again (rlm/tasks/settled_listing.py).
 `rlm/plans/attachment.py` decides.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -17,7 +17,6 @@ import structlog
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.lineage import Lineage
-from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import next_turn
 from rlm.plans.attachment import (
     Backup,
@@ -37,7 +36,8 @@ from rlm.remote_log.attached import (
     view_of_records,
 )
 from rlm.remote_log.topic_refs import topic_records
-from rlm.tasks.settled_listing import MOST_ADDED, above_gaps
+from rlm.tasks.attached_gaps import GapSearch, Gone, gone_segments, kept, read_and_listed
+from rlm.tasks.settled_listing import MOST_ADDED
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
 from rlm.tasks.stored_lineages import ReadableStore, StoredLineages
 from rlmm.ledger import PartitionLedger
@@ -53,8 +53,6 @@ from rlmm.settings_records import (
 from rlmm.settings_view import SettingsView
 from rsm_plugins.layout.pinterest import is_marked
 
-Listed = Set[tuple[PartitionKey, Uuid]]
-Gone = Mapping[PartitionKey, Set[Uuid]]
 _NEVER_MS = -1
 Report = Callable[[Uuid, SurveyProgress], None]
 log = structlog.get_logger()
@@ -117,6 +115,7 @@ class Attachment:
         self._read: dict[PartitionKey, dict[Uuid, StoredSegment]] = {}
         self._imported: set[TopicIdPartition] = set()
         self._stopped: set[TopicIdPartition] = set()
+        self._unsettled: set[PartitionKey] = set()
 
     async def read(
         self, stores: Mapping[Uuid, ReadableStore], records: Iterable[StoreRecord]
@@ -125,11 +124,18 @@ class Attachment:
         one, or a choice fits nothing. Unavailable: a store is away.
         """
         surveyor = StoreSurveyor(cluster_id=self._cluster_id, topic_name=lambda _: None)
+        search = GapSearch(
+            ledgers=self._log.state.ledgers,
+            read=self._read,
+            starts=self._starts,
+            decided_start=lambda key: self._backup(key).remote_log_start_offset or 0,
+            unsettled=frozenset(self._unsettled),
+        )
         surveys = [
             await surveyor.survey(store, store_id, _Caller(self, store_id))
             for store_id, store in stores.items()
         ]
-        gone = await self._settle_gaps(surveyor, stores, surveys)
+        gone = await self._settle_gaps(search, surveyor, stores, surveys)
         return await self._take(surveys, gone, stores, tuple(records))
 
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
@@ -157,6 +163,7 @@ class Attachment:
 
     async def _settle_gaps(
         self,
+        search: GapSearch,
         surveyor: StoreSurveyor,
         stores: Mapping[Uuid, ReadableStore],
         surveys: Sequence[StoreSurvey],
@@ -166,50 +173,23 @@ class Attachment:
         nothing was added have all below (`to_settle`): one listing more could show half an import.
         """
         listed = tuple(one.listed for one in surveys)
-        gone = await _gone(self._log.state.ledgers, listed)
-        settled, seen = self._imported | self._stopped, set[Uuid]()
-        left = await self._with_gaps(listed, gone, seen)
+        settled, served = self._imported | self._stopped, self._log.state.ledgers
+        gone = await gone_segments(served, listed)
+        keys = {*self._read, *gone, *self._unsettled} - {one.key for one in settled}
+        left = await search.to_list(keys, listed, gone)
         for _ in range(MOST_ADDED):
             if not left:
                 break
             for one in surveys:
-                store_id = one.store_id
-                caller = _Caller(self, store_id)
-                await surveyor.list_again(stores[store_id], one, left, caller)
-            left = await self._with_gaps(listed, gone, seen)
+                caller = _Caller(self, one.store_id)
+                await surveyor.list_again(stores[one.store_id], one, left, caller)
+            gone = await gone_segments(served, listed)
+            left = await search.to_list([one.key for one in left], listed, gone)
         begun = self._imported - settled  # settled in the next round
         for partition in {*left, *begun}:
             # A gap between epochs is none between offsets, so nothing says where it is.
             surveys[0].unsettled(partition, is_import=partition in begun, is_whole=True)
         return gone
-
-    async def _with_gaps(
-        self, listed: Sequence[Listed], gone: Gone, seen: set[Uuid]
-    ) -> list[TopicIdPartition]:
-        """Partitions in which a gap is new: below a segment that was read since the last round that
-        was served, or where one has gone since. `seen`: the segments above gaps so far, of which
-        the listings since have had all below.
-        """
-        found: list[TopicIdPartition] = []
-        settled = {one.key for one in self._imported | self._stopped}
-        for key in {*self._read, *gone} - settled:
-            kept = list(_kept(self._log.state.ledgers.get(key), gone.get(key, ())))
-            read = [
-                one
-                for own_id, one in self._read.get(key, {}).items()
-                if _is_in(listed, key, own_id)
-            ]
-            starts = [self._starts.get(key, 0)] if kept else []
-            starts += [one.remote_log_start_offset for one in read]
-            new = [one.metadata for one in read]
-            known = [*kept, *new]
-            above = above_gaps(known if key in gone else new, known, max(starts, default=0))
-            unseen = [one for one in above if one.segment_id.id not in seen]
-            if unseen:
-                seen.update(one.segment_id.id for one in unseen)
-                found.append(unseen[0].topic_id_partition)
-            await next_turn()
-        return found
 
     async def _take(
         self,
@@ -220,7 +200,7 @@ class Attachment:
     ) -> Round:
         """Everything that was read is served from one moment on, or nothing of it."""
         listed = tuple(one.listed for one in surveys)
-        new, unread = await _there(self._read, listed), _unread(surveys)
+        new, unread = await read_and_listed(self._read, listed), _unread(surveys)
         before = self._log.state
         for key, ended in gone.items():
             if len(ended) == len(before.ledgers[key].entries):
@@ -229,7 +209,7 @@ class Attachment:
         self._note_names(surveys)
         ledgers = dict(before.ledgers)
         for key in {*new, *gone}:
-            segments = list(_kept(ledgers.get(key), gone.get(key, ())))
+            segments = list(kept(ledgers.get(key), gone.get(key, ())))
             segments += [one.metadata for one in new.get(key, ())]
             ledgers[key] = ledger_of_segments(key, segments, ledgers.get(key))
             await next_turn()
@@ -241,6 +221,7 @@ class Attachment:
         view = view_of_records(settings, before.view.version)
         self._log.replace(AttachedState(ledgers=ledgers, plans=plans, view=view))
         self._read, self._imported, self._stopped = {}, set(), _stopped(surveys)
+        self._unsettled = {one.key for one in _unusable(surveys) if one.is_unsettled}
         return Round(
             objects=sum(one.objects for one in surveys),
             new_segments=sum(len(one) for one in new.values()),
@@ -268,7 +249,7 @@ class Attachment:
 
     def _note_names(self, surveys: Iterable[StoreSurvey]) -> None:
         """Topics of which no manifest can be used have the name that objects have."""
-        for one in (found for survey in surveys for found in survey.unusable_manifests):
+        for one in _unusable(surveys):
             named = StoredTopic(topic_id=one.key.topic_id, name=one.topic_cut, newest_ms=_NEVER_MS)
             self._names.setdefault(one.key.topic_id, named)
 
@@ -401,29 +382,15 @@ def _refuse_foreign(backup: SettingsView | None, cluster_id: str) -> None:
         )
 
 
-async def _there(
-    read: Mapping[PartitionKey, Mapping[Uuid, StoredSegment]], listed: Sequence[Listed]
-) -> dict[PartitionKey, list[StoredSegment]]:
-    """What was read, in this round or in one that failed, and has its manifest still."""
-    found: dict[PartitionKey, list[StoredSegment]] = {}
-    for key, segments in read.items():
-        there = [one for own_id, one in segments.items() if _is_in(listed, key, own_id)]
-        if there:
-            found[key] = there
-        await next_turn()
-    return found
-
-
-def _is_in(listed: Sequence[Listed], key: PartitionKey, segment_id: Uuid) -> bool:
-    return any((key, segment_id) in one for one in listed)
-
-
 def _unread(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[UnreadSegment]]:
     found: dict[PartitionKey, list[UnreadSegment]] = {}
-    for survey in surveys:
-        for one in survey.unusable_manifests:
-            found.setdefault(one.key, []).append(_unread_segment(one))
+    for one in _unusable(surveys):
+        found.setdefault(one.key, []).append(_unread_segment(one))
     return found
+
+
+def _unusable(surveys: Iterable[StoreSurvey]) -> Iterator[UnusableManifest]:
+    return (one for survey in surveys for one in survey.unusable_manifests)
 
 
 def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
@@ -432,8 +399,7 @@ def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
         TopicIdPartition(
             topic_id=one.key.topic_id, topic=one.topic_cut, partition=one.key.partition
         )
-        for survey in surveys
-        for one in survey.unusable_manifests
+        for one in _unusable(surveys)
         if one.is_stop
     }
 
@@ -441,25 +407,3 @@ def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
 def _unread_segment(one: UnusableManifest) -> UnreadSegment:
     start_offset = one.start_offset if one.is_whole else None
     return UnreadSegment(start_offset=start_offset, why=one.why, is_unsettled=one.is_unsettled)
-
-
-async def _gone(
-    ledgers: Mapping[PartitionKey, PartitionLedger], listed: Sequence[Listed]
-) -> dict[PartitionKey, set[Uuid]]:
-    """Segments that are served and have no manifest any more."""
-    found: dict[PartitionKey, set[Uuid]] = {}
-    for key, ledger in ledgers.items():
-        gone = {one for one in ledger.entries if not _is_in(listed, key, one)}
-        if gone:
-            found[key] = gone
-        await next_turn()
-    return found
-
-
-def _kept(
-    ledger: PartitionLedger | None, gone: Collection[Uuid]
-) -> Iterator[RemoteLogSegmentMetadata]:
-    if ledger is not None:
-        for segment_id, entry in ledger.entries.items():
-            if segment_id not in gone:
-                yield entry.metadata

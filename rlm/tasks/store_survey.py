@@ -6,7 +6,7 @@ is asked by `StoreEvidence`, later, when it is known which segments matter. Noth
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,10 +22,10 @@ from rlm.tasks.evidence import check_layout, store_of
 from rlm.tasks.settled_listing import (
     MOST_ADDED,
     UNSETTLED,
+    Added,
     Identity,
-    added_manifests,
+    Relisting,
     identity_of,
-    new_manifests,
 )
 from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.import_stops import ENDED_MEANWHILE, is_stop_id, parse_stop
@@ -40,7 +40,7 @@ from rsm_plugins.layout.keys import (
 from rsm_plugins.layout.manifest import Manifest
 
 _READS_AT_ONCE = 16
-_REPORT_EVERY = 1_000
+REPORT_EVERY = 1_000
 _NAMES_A_TURN = 2_000
 TopicName = Callable[[Uuid], str | None]
 """The full name of a topic; object names have only its beginning."""
@@ -66,11 +66,24 @@ class UnusableManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyProgress:
-    """`manifests` None = the store is still being listed."""
+    """`manifests` None = the store is still being listed. `partitions`: how many are listed again;
+    None = no partition now.
+    """
 
     objects: int
     manifests: int | None = None
     manifests_read: int = 0
+    partitions: int | None = None
+    partitions_listed: int = 0
+
+    @property
+    def text(self) -> str:
+        """How far it is, in words."""
+        if self.partitions is not None:
+            return f"{self.partitions_listed} of {self.partitions} partitions are listed again"
+        if self.manifests is None:
+            return f"{self.objects} objects are listed"
+        return f"{self.manifests_read} of {self.manifests} manifests"
 
 
 class Survey(Protocol):
@@ -171,7 +184,7 @@ class StoreSurveyor:
         parts: dict[tuple[PartitionKey, Uuid], Leftover] = {}
         async for stored in store.list_objects(self._cluster_id):
             found.objects += 1
-            if found.objects % _REPORT_EVERY == 0:
+            if found.objects % REPORT_EVERY == 0:
                 caller.report(SurveyProgress(objects=found.objects))
             try:
                 parsed = parse_name(stored.name)
@@ -193,9 +206,11 @@ class StoreSurveyor:
         """
         left = list({one.key: one for one in caller.to_settle(found)}.values())
         for _ in range(MOST_ADDED):
-            left = await self._list_more(added_manifests, store, found, left, caller)
             if not left:
                 return
+            added = await self._relisting(store, found, caller).settling(left)
+            await self._take(store, found, added, caller)
+            left = [one for one in left if one.key in added]
         for one in left:
             found.unsettled(one, is_import=True, is_whole=False)
 
@@ -207,30 +222,33 @@ class StoreSurveyor:
         caller: Survey,
     ) -> None:
         """List these partitions once more, and read what is new there."""
-        await self._list_more(new_manifests, store, found, partitions, caller)
+        added = await self._relisting(store, found, caller).once(partitions)
+        await self._take(store, found, added, caller)
         await self._check_identity(store, found.store_id)
 
-    async def _list_more(
-        self,
-        more: Callable[..., Awaitable[list[tuple[str, ParsedName]]]],
-        store: StoreAdmin,
-        found: StoreSurvey,
-        partitions: Sequence[TopicIdPartition],
-        caller: Survey,
-    ) -> list[TopicIdPartition]:
-        """Read what one of the functions of settled_listing.py adds; the partitions to which it
-        adds something.
-        """
-        grown: list[TopicIdPartition] = []
-        for at in range(0, len(partitions), _READS_AT_ONCE):
-            some = partitions[at : at + _READS_AT_ONCE]
-            listings = (more(store, self._cluster_id, one, found.listed) for one in some)
-            for one, added in zip(some, await asyncio.gather(*listings), strict=True):
-                if added:
-                    grown.append(one)
-                    found.listed.update(identity_of(parsed) for _, parsed in added)
-                    await self._read_twice(store, found, added, caller)
-        return grown
+    def _relisting(self, store: StoreAdmin, found: StoreSurvey, caller: Survey) -> Relisting:
+        def report(listed: int, partitions: int) -> None:
+            caller.report(
+                SurveyProgress(
+                    objects=found.objects, partitions=partitions, partitions_listed=listed
+                )
+            )
+
+        return Relisting(
+            store=store,
+            cluster_id=self._cluster_id,
+            listed=found.listed,
+            objects=found.objects,
+            report=report,
+        )
+
+    async def _take(
+        self, store: StoreAdmin, found: StoreSurvey, added: Added, caller: Survey
+    ) -> None:
+        """Read what another listing has added."""
+        names = [one for several in added.values() for one in several]
+        found.listed.update(identity_of(parsed) for _, parsed in names)
+        await self._read_twice(store, found, names, caller)
 
     async def _read_twice(
         self,

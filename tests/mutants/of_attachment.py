@@ -7,12 +7,15 @@ PLAN = Target("rlm/plans/attachment.py", ("tests/rlm/plans/test_h04_attachment.p
 STATE = Target("rlm/remote_log/remote_state.py", (_API,))
 READING = Target("rlm/remote_log/remote_only.py", (_API,))
 TASK = Target("rlm/tasks/attachment.py", (_API,))
+TASK_LISTED = Target("rlm/tasks/attached_gaps.py", (_API,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_API,))
 LINEAGES = Target("rlm/tasks/stored_lineages.py", (_API,))
 _LISTINGS = ("tests/rlm/tasks/test_h15_listings.py",)
 LISTED = Target("rlm/tasks/settled_listing.py", _LISTINGS)
 UNKNOWN = Target("rlm/remote_log/remote_state.py", _LISTINGS)
-GAPS = Target("rlm/tasks/attachment.py", _LISTINGS)
+GAPS = Target("rlm/tasks/attached_gaps.py", _LISTINGS)
+TASK_GAPS = Target("rlm/tasks/attachment.py", _LISTINGS)
+RELISTED = Target("rlm/tasks/settled_listing.py", ("tests/rlm/tasks/test_relisting.py",))
 SURVEYED = Target("rlm/tasks/store_survey.py", _LISTINGS)
 STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
 
@@ -103,21 +106,23 @@ EDITS: tuple[Edit, ...] = (
             "        state.refuse_doubtful(0 if found is None else found.offset + 1)\n",
         ),
     ),
-    *TASK.edits(
+    *TASK_LISTED.edits(
         (
             "what was read before a failure, and is gone since, is served",
-            "if _is_in(listed, key, own_id)]",
+            "if is_in(listed, key, own_id)]",
             "if own_id]",
-        ),
-        (
-            "H2: a later round forgets the highest start",
-            "                start = max(self._starts.get(key, 0), one.remote_log_start_offset)\n",
-            "                start = min(self._starts.get(key, 0), one.remote_log_start_offset)\n",
         ),
         (
             "what was deleted in the store stays",
             "            if segment_id not in gone:\n",
             "            if segment_id:\n",
+        ),
+    ),
+    *TASK.edits(
+        (
+            "H2: a later round forgets the highest start",
+            "                start = max(self._starts.get(key, 0), one.remote_log_start_offset)\n",
+            "                start = min(self._starts.get(key, 0), one.remote_log_start_offset)\n",
         ),
         (
             "a backup of another cluster counts",
@@ -142,8 +147,8 @@ EDITS: tuple[Edit, ...] = (
     *LISTED.edits(
         (
             "H15: a copy of another leader epoch ends where the next segment begins",
-            "(one.start_offset, _epochs(one)[0]) not in ends\n",
-            "one.start_offset not in {end for end, _ in ends}\n",
+            "        return self._covers.get(epoch, Cover()).holds(offset, offset + 1)\n",
+            "        return any(one.holds(offset, offset + 1) for one in self._covers.values())\n",
         ),
     ),
     *UNKNOWN.edits(
@@ -153,17 +158,24 @@ EDITS: tuple[Edit, ...] = (
             "        if not doubt.text:\n",
         ),
     ),
+    *RELISTED.edits(
+        (
+            "H15: what a listing of the whole store has of others is taken, too",
+            "if parsed is None or (key := identity_of(parsed)[0]) not in keys:",
+            "if parsed is None or not (key := identity_of(parsed)[0]):",
+        ),
+        (
+            "H4: a partition whose name is cut is listed where another one would lie",
+            " or any(len(one.topic) == TOPIC_CUT for one in partitions)\n",
+            "\n",
+        ),
+        (
+            "H4: a partition counts as settled while another one is listed",
+            "self.once([one for one in partitions if one.key not in added])\n",
+            "self.once([] if added else partitions)\n",
+        ),
+    ),
     *GAPS.edits(
-        (
-            "H15: what copies may lack is served below a gap in offsets, in later rounds",
-            "is_import=partition in begun, is_whole=True)",
-            "is_import=True, is_whole=True)",
-        ),
-        (
-            "H4: an import that begins while gaps are listed is served at once",
-            "        for partition in {*left, *begun}:\n",
-            "        for partition in left:\n",
-        ),
         (
             "H15: what a listing has missed is passed over like a gap",
             "            if unseen:\n",
@@ -171,23 +183,50 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: where a copy has gone no other one has taken its place",
-            "above_gaps(known if key in gone else new, ",
-            "above_gaps(new, ",
+            "        is_open = bool(lost) or key in self.unsettled\n",
+            "        is_open = key in self.unsettled\n",
+        ),
+        (
+            "H15: a round that has not settled a partition needs one listing to be right",
+            "        is_open = bool(lost) or key in self.unsettled\n",
+            "        is_open = bool(lost)\n",
+        ),
+        (
+            "H15: where the last copy has gone no other one has taken its place",
+            "above_gaps(fresh, records, start), *without_end(lost, records, start)):\n",
+            "above_gaps(fresh, records, start), *above_gaps(lost, records, start)):\n",
+        ),
+        (
+            "H15: what a round that failed has read is there as long as it has no manifest",
+            "        lost = [read[one].metadata for one in read.keys() - new]\n",
+            "        lost = [read[one].metadata for one in read.keys() & set[Uuid]()]\n",
         ),
         (
             "H15: no segment is missing below the first one that was listed",
-            ", known, max(starts, default=0))\n",
-            ", known, min(one.start_offset for one in known))\n",
+            "        start = max([self.decided_start(key), *starts])\n",
+            "        start = min((one.start_offset for one in known), default=0)\n",
         ),
         (
             "H15: a gap that stays makes its partition doubtful",
-            "            unseen = [one for one in above if one.segment_id.id not in seen]\n",
-            "            unseen = above\n",
+            "self._open(key, listed, gone) if one not in self._seen]\n",
+            "self._open(key, listed, gone)]\n",
         ),
+    ),
+    *TASK_GAPS.edits(
         (
             "H15: a segment that is missed was copied to the store of the next one",
-            "            for one in surveys:\n                store_id = ",
-            "            for one in surveys[-1:]:\n                store_id = ",
+            "            for one in surveys:\n                caller = ",
+            "            for one in surveys[-1:]:\n                caller = ",
+        ),
+        (
+            "H4: an import that begins while gaps are listed is served at once",
+            "        for partition in {*left, *begun}:\n",
+            "        for partition in left:\n",
+        ),
+        (
+            "H15: what copies may lack is served below a gap in offsets, in later rounds",
+            "is_import=partition in begun, is_whole=True)",
+            "is_import=True, is_whole=True)",
         ),
         (
             "H15: a listing with a new gap each time counts",
@@ -198,8 +237,8 @@ EDITS: tuple[Edit, ...] = (
     *SURVEYED.edits(
         (
             "H15: what one more listing has added is not read",
-            "        await self._list_more(new_manifests, store, found, partitions, caller)\n",
-            "",
+            "        added = await self._relisting(store, found, caller).once(partitions)\n",
+            "        added: Added = {}\n",
         ),
     ),
     *STORES.edits(

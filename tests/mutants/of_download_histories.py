@@ -50,13 +50,13 @@ EDITS: tuple[Edit, ...] = (
     *GAPS.edits(
         (
             "H15: what a listing has missed is passed over like a gap",
-            "            if above <= seen:\n",
-            "            if above <= seen or not seen:\n",
+            "        if not above <= seen:\n",
+            "        if seen and not above <= seen:\n",
         ),
         (
             "H15: what one more listing has added has no gap below",
-            "            if above <= seen:\n",
-            "            if above <= seen or seen:\n",
+            "        if not above <= seen:\n",
+            "        if not seen and not above <= seen:\n",
         ),
     ),
 )

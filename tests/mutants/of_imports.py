@@ -352,8 +352,8 @@ EDITS: tuple[Edit, ...] = (
     *RANDOM.edits(
         (
             "H4: every listing is settled",
-            "    for _ in range(_LISTINGS):\n",
-            "    for _ in range(0):\n",
+            "        for _ in range(_LISTINGS):\n",
+            "        for _ in range(0):\n",
         ),
     ),
     *SURVEYED.edits(
@@ -364,15 +364,15 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: what a second listing has added is not read",
-            "                    await self._read_twice(store, found, added, caller)\n",
+            "        await self._read_twice(store, found, names, caller)\n",
             "",
         ),
     ),
     *ATTACHED.edits(
         (
             "H4: a partition that was settled is listed once more for its gaps",
-            "        for key in {*self._read, *gone} - settled:\n",
-            "        for key in {*self._read, *gone}:\n",
+            "{*self._read, *gone, *self._unsettled} - {one.key for one in settled}\n",
+            "{*self._read, *gone, *self._unsettled}\n",
         ),
         (
             "H4: segments of an import are listed once",
@@ -393,13 +393,13 @@ EDITS: tuple[Edit, ...] = (
     *DOWNLOADED.edits(
         (
             "H4: a download lists what was settled once more for its gaps",
-            "            if not any(map(_is_imported, there)):",
-            "            if there:",
+            "            imports.append(partition)\n            continue\n",
+            "            imports.append(partition)\n",
         ),
         (
             "H4: a download lists imported segments once",
-            "for known in found if _is_imported(known)}:\n",
-            "for known in found if not _is_imported(known)}:\n",
+            "        if any(map(_is_of_import, found[partition])):\n",
+            "        if not found[partition]:\n",
         ),
     ),
     *COMMAND.edits(

@@ -4,6 +4,7 @@ The listings here have pages: the names below an offset, then something happens,
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,11 +16,18 @@ from kip405.contracts import StoredObject
 from kip405.errors import Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from rlm.download.sources import StoreSource
-from rlm.remote_log.attached import AttachedLedger, AttachedLog, AttachedSettings
+from rlm.remote_log.attached import (
+    NOBODY,
+    AttachedLedger,
+    AttachedLog,
+    AttachedSettings,
+    view_of_records,
+)
 from rlm.remote_log.remote_only import RemoteView
 from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.tasks.attachment import Attachment, Choices
-from rlm.tasks.settled_listing import MOST_ADDED, UNSETTLED, above_gaps
+from rlm.tasks.settled_listing import MOST_ADDED, UNSETTLED, Records, above_gaps, without_end
+from rlmm.settings_records import CAUSE_COMMAND, ClusterRecord, StartRecord
 from rsm_plugins.layout.keys import parse_name
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION, metadata
@@ -162,7 +170,7 @@ async def test_h15_a_copy_of_another_leader_epoch_fills_no_gap(tmp_path: Path) -
     assert await attached(store) == [0, 100, 150, 200]
 
 
-async def test_h04_an_import_that_begins_while_a_gap_is_listed_is_settled_later(
+async def test_h04_an_import_that_begins_while_a_gap_is_listed_is_settled_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stop may have been missed."""
@@ -176,9 +184,9 @@ async def test_h04_an_import_that_begins_while_a_gap_is_listed_is_settled_later(
     assert reader.log.doubts(PARTITION.key) == ()
     store.remove(300)
     store.pages = iter([NOTHING, (0, lambda: store.copy(300))])
-    with pytest.raises(Unavailable, match=UNSETTLED):
-        await downloaded(store)
+    store.listings = 0
     assert await downloaded(store) == [0, 200, 300]
+    assert store.listings == 4  # two with nothing new after the one that has found it
 
 
 async def test_h15_a_gap_that_stays_costs_one_listing(tmp_path: Path) -> None:
@@ -189,6 +197,113 @@ async def test_h15_a_gap_that_stays_costs_one_listing(tmp_path: Path) -> None:
     assert await reader.read(store) == [0, 300, 400]
     assert store.listings == 3
     assert await downloaded(Paged(store.rig)) == [0, 300, 400]
+
+
+async def test_h15_copies_that_overlap_leave_no_gap(tmp_path: Path) -> None:
+    """As those of leaders whose segments end elsewhere: they are listed once."""
+    store = Paged(Rig(tmp_path), 0, 100)
+    store.copy(150, size=100)
+    store.copy(200, epoch=0, size=200)
+    assert await attached(store) == [0, 100, 150, 200]
+    assert store.listings == 1
+
+
+async def test_h15_below_the_start_of_a_backup_no_partition_is_listed_again(tmp_path: Path) -> None:
+    cluster = ClusterRecord(cluster_id=CLUSTER_ID, ledger_topic_id=NOBODY, settings_topic_id=NOBODY)
+    start = StartRecord(partition=PARTITION.key, remote_log_start_offset=100, cause=CAUSE_COMMAND)
+    reader = Reader(backup=view_of_records([cluster, start], 0))
+    store = Paged(Rig(tmp_path), 100, 200)
+    assert await reader.read(store) == [100, 200]
+    assert store.listings == 1
+
+
+async def test_h15_what_a_round_that_failed_has_read_may_be_replaced_before_the_next_one(
+    tmp_path: Path,
+) -> None:
+    store, reader = Paged(Rig(tmp_path), 100, 200, 300), Reader()
+
+    def away() -> None:
+        raise Unavailable("the store is away")
+
+    def replaced() -> None:
+        store.copy(150, size=150)
+        store.remove(200)
+
+    store.pages = iter([NOTHING, (0, away), (200, replaced)])
+    with pytest.raises(Unavailable):
+        await reader.read(store)
+    assert await reader.read(store) == [100, 150, 300]
+
+
+async def test_h15_what_a_listing_has_missed_may_be_replaced_during_the_next_one(
+    tmp_path: Path,
+) -> None:
+    """After a round that failed, or that has not settled its partition."""
+
+    def away() -> None:
+        raise Unavailable("the store is away")
+
+    def replaced(store: Paged, start: int) -> None:
+        store.copy(start - 10, size=110)
+        store.remove(start)
+
+    for seed, pages in enumerate(([(0, away)], None)):
+        store, reader = Paged(Rig(tmp_path / str(seed)), 0), Reader()
+        missed = 100
+        if pages is None:
+            store.pages = busy(store)
+            missed += 200 * MOST_ADDED
+        else:
+            store.pages = iter([(200, partial(store.copy, 100, 200)), *pages])
+        with suppress(Unavailable):
+            await reader.read(store)
+        store.pages = iter([(missed, partial(replaced, store, missed))])
+        found = await reader.read(store)
+        assert missed - 10 in found and missed not in found
+        assert reader.log.doubts(PARTITION.key) == ()
+
+
+@pytest.mark.parametrize("others", [(0, 100), ()])
+async def test_h15_the_end_does_not_fall_back_where_the_last_segment_is_replaced(
+    tmp_path: Path, others: tuple[int, ...]
+) -> None:
+    store, reader = Paged(Rig(tmp_path), *others, 200), Reader()
+    await reader.read(store)
+
+    def replaced() -> None:
+        store.copy(190, size=110)
+        store.remove(200)
+
+    store.pages = iter([(200, replaced)])
+    store.listings = 0
+    assert await reader.read(store) == [*others, 190]
+    assert store.listings == (2 if others else 3)  # once more where it begins above the start
+
+
+async def test_h15_an_end_that_has_gone_falls_back_after_one_listing(tmp_path: Path) -> None:
+    store, reader = Paged(Rig(tmp_path), 0, 100, 200), Reader()
+    await reader.read(store)
+    store.remove(200)
+    store.listings = 0
+    assert await reader.read(store) == [0, 100]
+    assert await reader.read(store) == [0, 100]
+    assert store.listings == 3
+
+
+async def test_h15_a_copy_of_an_earlier_leader_does_not_take_the_place_of_the_last_one(
+    tmp_path: Path,
+) -> None:
+    """Leader 1 began at 200, and leader 0 had records of its own there."""
+    store, reader = Paged(Rig(tmp_path), 0, 100, 200), Reader()
+    store.copy(200, epoch=1)
+    await reader.read(store)
+
+    def replaced() -> None:
+        store.copy(199, epoch=1, size=101)
+        store.remove(200, epoch=1)
+
+    store.pages = iter([(200, replaced)])
+    assert await reader.read(store) == [0, 100, 199, 200]
 
 
 async def test_h15_a_round_that_fails_takes_no_gap_for_proven(tmp_path: Path) -> None:
@@ -304,13 +419,19 @@ async def test_h15_however_pages_and_copies_meet_no_segment_is_passed_over(
         assert found == [*range(0, found[-1] + 1, 100)], seed
 
 
-def test_h15_a_gap_is_where_nothing_ends_in_the_same_leader_epoch() -> None:
+def test_h15_a_gap_is_where_the_record_before_it_is_of_no_segment_of_the_same_leader() -> None:
     first = metadata(1, 10, 100, {0: 10})
     second = metadata(2, 100, 200, {0: 100, 1: 150})
     third = metadata(3, 200, 300, {1: 200})
     later = metadata(4, 300, 400, {2: 300})
-    known = [first, second, third, later]
-    assert above_gaps(known, known, 10) == [later]
-    assert above_gaps(known, known, 0) == [first, later]
-    assert above_gaps(known, known, 300) == []
-    assert above_gaps([third], [first, third], 10) == [third]
+    overlapping = metadata(5, 280, 350, {1: 280})
+    of_another = metadata(6, 120, 140, {1: 120})
+    known = [first, second, third, later, overlapping, of_another]
+    assert above_gaps(known, Records(known), 10) == [later, of_another]
+    assert above_gaps(known, Records(known), 0) == [first, later, of_another]
+    assert above_gaps(known, Records(known), 300) == []
+    assert above_gaps([third], Records([first, third]), 10) == [third]
+    assert without_end([second, third], Records([first, later]), 0) == [second, third]
+    assert without_end([second, third], Records([first, later]), 200) == [third]
+    assert without_end([third], Records([overlapping]), 0) == []
+    assert without_end([third], Records([metadata(7, 200, 300, {0: 200})]), 0) == [third]
