@@ -5,7 +5,6 @@ Secrets that it only refers to. The brokers' certificates are of the sandbox's o
 of `rlm-tls` of another one, as in a cluster of Strimzi.
 """
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +32,7 @@ from tests.builders import secured_clients
 from tests.builders.certificates import Authority
 from tests.deploy.manifests import Container, Manifest, containers, of_kind, rendered
 from tests.deploy.pod_processes import Files, PodProcess, Surroundings, without_mount
-from tests.forked_commands import CommandFailed
+from tests.forked_commands import Ended
 from tests.scenarios.authorizer import binding_of
 from tests.scenarios.cluster import SMALL_SEGMENTS, Cluster
 
@@ -79,18 +78,15 @@ class StrimziCluster(Cluster):
     def _admin_config(self) -> dict[str, Any]:
         return secured_clients.librdkafka(self.sandbox.json, "admin")
 
-    def rlm(
-        self, *arguments: str, check: bool = True, timeout_s: float = _LIMIT_S
-    ) -> subprocess.CompletedProcess[str]:
+    def _command(self, arguments: tuple[str, ...], timeout_s: float) -> Ended:
         """As `kubectl exec` has it: with the files that are mounted in that pod."""
         assert self.asked is not None
         host, port = self.asked.address(GRPC)
         tls = ("--tls-ca", "/etc/rlm/tls/ca.crt", "--token-file", "/etc/rlm/api/token")
         words = ["rlm", *arguments, "--address", f"{host}:{port}", *tls]
         done = self.asked.execute(words, timeout_s)
-        if check and done.returncode != 0:
-            raise CommandFailed(f"{words}: {done.stdout}{done.stderr}{self.asked.said()}")
-        return done
+        said = f"{done.stderr}{self.asked.said()}" if done.returncode else done.stderr
+        return Ended(done.args, done.returncode, done.stdout, said)
 
     def _secrets(self) -> dict[str, Files]:
         shown = self._authority.issue("rlm", "127.0.0.1")

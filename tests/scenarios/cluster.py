@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from kip405.errors import Unavailable
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
-from tests.forked_commands import CommandFailed, run_command
+from tests.forked_commands import CommandFailed, Ended, run_command
 from tests.scenarios.local_logs import is_beyond_retention
 from tests.scenarios.rows import Acknowledged as Acknowledged
 from tests.scenarios.rows import Row as Row
@@ -124,10 +124,9 @@ class Cluster:
         by an error that says "try again" is run again, as by an operator, for a minute. Not
         `again`: it is expected to fail so.
         """
-        environ = {**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])}
         until_s = time.monotonic() + _AGAIN_S
         while True:
-            done = run_command(arguments, environ, timeout_s)
+            done = self._command(arguments, timeout_s)
             is_unasked = check and done.returncode == _UNASKED.get(arguments[0])
             is_not_yet = is_unasked or done.is_retriable or _is_moving(done)
             if not (again and is_not_yet) or time.monotonic() >= until_s:
@@ -138,6 +137,10 @@ class Cluster:
         if check and done.returncode not in allowed:
             raise CommandFailed(f"{done.stderr}{done.stdout}rlm {arguments}: {done.returncode}")
         return done
+
+    def _command(self, arguments: tuple[str, ...], timeout_s: float) -> Ended:
+        environ = {**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])}
+        return run_command(arguments, environ, timeout_s)
 
     def rlm_json(self, *arguments: str) -> Any:
         return json.loads(self.rlm(*arguments, "--json").stdout)
