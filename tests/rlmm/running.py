@@ -94,8 +94,7 @@ async def running(
         monotonic_ms=clock.monotonic_ms,
         publish_timeout_ms=publish_timeout_ms,
     )
-    threads = Threads("tests", 2, hang_ms=60_000)
-    snapshots = None
+    threads, snapshots = Threads("tests", 2, hang_ms=60_000), None
     if state_dir is not None:
         metadata = Metadata(log=log, settings=settings, manager=manager)
         snapshots = LedgerSnapshots(

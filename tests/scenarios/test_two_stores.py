@@ -218,8 +218,12 @@ def _a_store_is_no_longer_named(
         return done.returncode == 1 and is_reported
 
     cluster.wait_for(alarmed, "status names the store that is missing")
-    [stranger] = [row for row in site.service()["stores"] if not row["name"]]
-    assert stranger["segments"] > 0
+
+    def has_segments() -> bool:
+        [stranger] = [row for row in site.service()["stores"] if not row["name"]]
+        return bool(stranger["segments"] > 0)
+
+    cluster.wait_for(has_segments, "the segments of the store that is missing are counted")
     _more(cluster, [topics["audit"]], rows)
     assert_same(cluster.read_all(topics["audit"]), rows[topics["audit"]])
     _waits(lambda: cluster.read_all(topics["clicks"], timeout_s=5))

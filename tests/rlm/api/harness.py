@@ -338,7 +338,7 @@ class Fakes:
         return PeerServicesAccess(self.peers)
 
     def admin(self) -> AdminService:
-        settings, broker = self.service.settings, self.broker
+        settings, broker, clock = self.service.settings, self.broker, self.service.clock
         freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=1_000)
         return AdminService(
             AdminDependencies(
@@ -386,12 +386,7 @@ class Fakes:
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
                 explanations=self.explanations,
                 reports=self.reports.of(self.gate, self.peers, self.clients, self.service, broker),
-                copies=ClusterCopy(
-                    peers=self.peers,
-                    runs=self.copies,
-                    broker=broker,
-                    clock=self.service.clock,
-                ),
+                copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker, clock=clock),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
                 ),
