@@ -9,8 +9,9 @@ EDITS: tuple[Edit, ...] = (
     *CLOSING.edits(
         (
             "a stop that is cancelled at the wrong moment goes on as if nobody had cancelled it",
-            "    stopping = asyncio.get_running_loop().create_task(_stop(consumer))",
-            "    return await _stop(consumer)",
+            '            _log.info("A consumer was stopped and cancelled: %r", error)\n'
+            "        raise\n",
+            "            raise\n",
         ),
         (
             "H10: a client that is cut goes on sending once its broker takes something",
