@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aiokafka import structs
+from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from kip405.ids import TopicPartition
@@ -91,6 +92,8 @@ class LogReader:
 
     async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         batches = await self._consumer.getmany(timeout_ms=timeout_ms)
+        if not batches and self._consumer._fetcher._fetch_task.done():
+            raise KafkaError("what fetches records has ended")  # aiokafka would wait for ever
         return {
             TopicPartition(*partition): [
                 _tail_record(TopicPartition(*partition), record) for record in records

@@ -27,6 +27,11 @@ EDITS: tuple[Edit, ...] = (
             "        await end_consumer(self._consumer)\n",
             "        await self._consumer.stop()\n",
         ),
+        (
+            "a tail whose consumer fetches nothing any more waits for ever, without a word",
+            "        if not batches and self._consumer._fetcher._fetch_task.done():\n",
+            "        if False:\n",
+        ),
     ),
     *POOL.edits(
         (

@@ -110,6 +110,23 @@ async def test_a_tail_that_is_cancelled_ends_also_where_its_reader_fails_to_stop
         await until(lambda: not cluster.open_connections)
 
 
+async def test_a_tail_connects_anew_where_nothing_fetches_any_more() -> None:
+    """aiokafka only logs the error, and its consumer waits for records that never come."""
+    async with TwoBrokers().running() as cluster:
+        settings = ConnectionSettings(bootstrap_servers=(cluster.bootstrap,), client_id="test")
+        connected: list[LogReader] = []
+
+        def connect() -> LogReader:
+            connected.append(_BrokenReader(settings))
+            return connected[-1]
+
+        following = asyncio.ensure_future(_tail(connect).run())
+        await until(lambda: following.done() or len(connected) > 1)
+        assert not following.done()
+        following.cancel()
+        await asyncio.wait({following})
+
+
 async def test_who_asks_for_ends_is_closed_while_it_connects() -> None:
     async with TwoBrokers().running() as cluster:
         cluster.metadata_gate.clear()
