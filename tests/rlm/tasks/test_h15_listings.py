@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kip405.contracts import StoredObject
-from kip405.errors import Unavailable
+from kip405.errors import Invalid, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from rlm.download.sources import StoreSource
 from rlm.remote_log.attached import (
@@ -348,6 +348,40 @@ async def test_h15_a_copy_that_replaces_another_one_is_not_passed_over(
 
     store.pages = iter([(100, replaced)])
     assert await reader.read(store) == [0, 50, 200]
+
+
+async def test_h15_a_copy_whose_end_another_one_has_is_replaced_without_a_gap(
+    tmp_path: Path,
+) -> None:
+    store, reader = Paged(Rig(tmp_path), 0, 100, 150), Reader()
+    await reader.read(store)
+
+    def replaced() -> None:
+        store.copy(90, size=110)
+        store.remove(100)
+
+    store.pages = iter([(100, replaced)])
+    assert await reader.read(store) == [0, 90, 150]
+
+
+async def test_h15_the_end_that_a_round_that_failed_has_read_does_not_fall_back(
+    tmp_path: Path,
+) -> None:
+    store, reader = Paged(Rig(tmp_path), 0, 100), Reader()
+    identity = store.identity
+
+    def away() -> None:
+        store.identity = None
+
+    def replaced() -> None:
+        store.copy(90, size=110)
+        store.remove(100)
+
+    store.pages = iter([(0, away), (100, replaced)])
+    with pytest.raises(Invalid, match="no identity"):
+        await reader.read(store)
+    store.identity = identity
+    assert await reader.read(store) == [0, 90]
 
 
 async def test_h15_a_partition_that_is_never_listed_without_a_new_gap_is_doubtful(
