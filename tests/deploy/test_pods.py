@@ -121,12 +121,22 @@ class KafkaPod:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.started = {name: node.start(found(name)) for name in ("kafka", "rlm", "plugin")}
+        others = [self.started[name] for name in ("kafka", "plugin")]
+        wait_for(self._service_starts, "startup of rlm", *others)
         for kind in ("startup", "readiness", "liveness"):
             for one in self.started.values():
                 if probe := one.container.manifest.get(f"{kind}Probe"):
                     self.wait_for(
                         partial(node.passes, one, probe), f"{kind} of {one.container.name}"
                     )
+
+    def _service_starts(self) -> bool:
+        """It refuses disks that the broker has not formatted yet; the kubelet starts it again."""
+        rlm = self.started["rlm"]
+        if rlm.process.poll() is not None:
+            assert "meta.properties cannot be read" in rlm.said(), rlm.said()
+            rlm = self.started["rlm"] = self.node.start(rlm.container)
+        return self.node.passes(rlm, rlm.container.manifest["startupProbe"])
 
     def wait_for(self, holds: Callable[[], bool], what: str) -> None:
         wait_for(holds, what, *self.started.values())
