@@ -71,7 +71,7 @@ class End:
 
 
 class PodProcess:
-    """One container of a rendered pod; it ends with the `with`. `ports`: by the container's."""
+    """One container of a rendered pod; it ends with the `with`, and may be entered again."""
 
     def __init__(
         self,
@@ -81,7 +81,9 @@ class PodProcess:
         given: Surroundings,
         ports: Mapping[int, int],
     ) -> None:
-        """`folder` is this process's own; its path must be short, as sockets are below it."""
+        """`folder` is this process's own; its path must be short, as sockets are below it.
+        `ports`: those of the process, by the container's.
+        """
         self.container = container
         self._folder, self._given, self._ports = folder, given, ports
         self._root = folder / "root"
@@ -107,7 +109,7 @@ class PodProcess:
 
     def __enter__(self) -> Self:
         command = self._program(self.container.command)
-        with self.log.open("wb") as output:
+        with self.log.open("ab") as output:
             self._started = subprocess.Popen(
                 command,
                 env=self.environment,

@@ -41,7 +41,20 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def test_companion_and_reader_pass_their_probes_serve_old_records_and_end_in_time(
+def trimmed(cluster: StrimziCluster) -> list[Row]:
+    """New records, the first of which the broker has no more."""
+    acked = cluster.fill(TOPIC, mib=4)
+    cluster.enable(TOPIC)
+    cluster.wait_trimmed(TOPIC, beyond=acked[0].offset)
+    return acked
+
+
+def read_again(cluster: StrimziCluster, acked: list[Row]) -> list[Row]:
+    """From the first of them on, through the proxy."""
+    return cluster.read_all(TOPIC, start={0: acked[0].offset})
+
+
+def test_companion_and_reader_pass_their_probes_and_serve_old_records(
     cluster: StrimziCluster, folder: Path
 ) -> None:
     with (
@@ -50,37 +63,52 @@ def test_companion_and_reader_pass_their_probes_serve_old_records_and_end_in_tim
     ):
         companion.wait_for_probes()
         cluster.asked = companion
-        acked = cluster.fill(TOPIC, mib=4)
-        cluster.enable(TOPIC)
-        start = cluster.wait_trimmed(TOPIC)
-        assert_same(cluster.read_all(TOPIC), acked)
+        acked = trimmed(cluster)
+        assert_same(read_again(cluster, acked), acked)
+        start = cluster.log_start(TOPIC)
 
         reader.wait_for_probes()
         cluster.asked = reader
         assert_reads_what_is_remote(cluster, acked, start)
-
         for pod in (companion, reader):
             assert (pod.status("/metrics"), pod.status("/metrics", MONITORING)) == (401, 200)
-        for pod, end in zip((companion, reader), end_all(companion, reader), strict=True):
-            hook = pod.container.manifest["lifecycle"]["preStop"]["exec"]["command"]
-            grace_s = pod.container.spec["terminationGracePeriodSeconds"]
-            assert end.status == 0, pod.said()
-            assert int(hook[1]) <= end.after_s < grace_s
 
 
 def assert_reads_what_is_remote(cluster: StrimziCluster, acked: list[Row], start: int) -> None:
-    """At least what the broker has trimmed, from offset 0 on: equal, in order, once."""
-    which = (TOPIC, "--partition", "0", "--offset", "0", "--count", "0", "--remote-only")
+    """At least what the broker has trimmed: equal, in order, once."""
+    first = acked[0].offset
+    which = (TOPIC, "--partition", "0", "--offset", str(first), "--count", "0", "--remote-only")
     found: list[tuple[int, bytes]] = []
 
     def reaches_the_trim() -> bool:
         lines = cluster.rlm("fetch", *which, "--json").stdout.splitlines()
         rows = map(json.loads, lines)
         found[:] = [(row["offset"], row["value"].encode()) for row in rows]
-        return len(found) >= start
+        return len(found) >= start - first > 0
 
     cluster.wait_for(reaches_the_trim, "a ledger that the reader has read so far")
     assert found == [(row.offset, row.value) for row in acked[: len(found)]]
+
+
+@pytest.mark.long
+def test_both_end_as_kubernetes_ends_them_and_the_companion_comes_back(
+    cluster: StrimziCluster, folder: Path
+) -> None:
+    companion = cluster.pod(COMPANION, folder / "companion")
+    reader = cluster.pod(READER, folder / "reader")
+    with companion, reader:
+        companion.wait_for_probes()
+        cluster.asked = companion
+        acked = trimmed(cluster)
+        reader.wait_for_probes()
+        for pod, end in zip((companion, reader), end_all(companion, reader), strict=True):
+            hook = pod.container.manifest["lifecycle"]["preStop"]["exec"]["command"]
+            grace_s = pod.container.spec["terminationGracePeriodSeconds"]
+            assert end.status == 0, pod.said()
+            assert int(hook[1]) <= end.after_s < grace_s
+    with companion:
+        companion.wait_for_probes()
+        assert_same(read_again(cluster, acked), acked)
 
 
 Secrets = Callable[[StrimziCluster], Mapping[str, Files]]
