@@ -76,7 +76,7 @@ async def test_a_tail_whose_reader_stops() -> None:
                 stops.set()
                 await super().stop()
 
-        async def stops_anew() -> None:
+        async def stops_again() -> None:
             stops.clear()
             await stops.wait()
 
@@ -92,7 +92,7 @@ async def test_a_tail_whose_reader_stops() -> None:
                 remembered={},
             ).run()
 
-        await ends_at_each_turn(life, 24, begun=stops_anew)
+        await ends_at_each_turn(life, 24, begun=stops_again)
         await until(lambda: not cluster.open_connections)
 
 

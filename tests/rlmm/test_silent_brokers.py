@@ -110,7 +110,7 @@ async def test_a_tail_that_is_cancelled_ends_also_where_its_reader_fails_to_stop
         await until(lambda: not cluster.open_connections)
 
 
-async def test_a_tail_connects_anew_where_nothing_fetches_any_more() -> None:
+async def test_a_tail_connects_again_where_nothing_fetches_any_more() -> None:
     """aiokafka only logs the error, and its consumer waits for records that never come."""
     async with TwoBrokers().running() as cluster:
         settings = ConnectionSettings(bootstrap_servers=(cluster.bootstrap,), client_id="test")

@@ -39,7 +39,7 @@ async def test_calls_that_are_made_again_after_each_error(
 ) -> None:
     answered = asyncio.Event()
 
-    async def answers_anew() -> None:
+    async def answers_again() -> None:
         answered.clear()
         await answered.wait()
 
@@ -57,4 +57,4 @@ async def test_calls_that_are_made_again_after_each_error(
                 answered.set()
 
         await ends_at_each_turn(life, 25)
-        await ends_at_each_turn(life, 25, begun=answers_anew)
+        await ends_at_each_turn(life, 25, begun=answers_again)

@@ -103,12 +103,12 @@ async def test_a_life_that_goes_on_is_cancelled_again() -> None:
 
 async def test_a_life_that_nobody_has_cancelled_begins_again() -> None:
     """A future was cancelled, as where the client is closed that a call was waiting for."""
-    lives = 0
+    starts = 0
 
     async def life() -> None:
-        nonlocal lives
-        lives += 1
-        if lives > 1:
+        nonlocal starts
+        starts += 1
+        if starts > 1:
             await asyncio.Event().wait()
         gone = asyncio.get_running_loop().create_future()
         gone.cancel()
@@ -116,7 +116,7 @@ async def test_a_life_that_nobody_has_cancelled_begins_again() -> None:
 
     with capture_logs() as logs:
         running = asyncio.ensure_future(keep_running("one", life, SystemClock()))
-        await until(lambda: lives > 1 or running.done())
+        await until(lambda: starts > 1 or running.done())
     assert not running.done()
     assert [one["event"] for one in logs] == ["component_broke_off"]
     running.cancel()

@@ -290,7 +290,7 @@ async def test_h15_an_end_that_has_gone_falls_back_after_one_listing(tmp_path: P
     assert store.listings == 3
 
 
-async def test_h15_a_copy_of_an_earlier_leader_does_not_take_the_place_of_the_last_one(
+async def test_h15_a_copy_of_an_earlier_leader_does_not_replace_the_last_one(
     tmp_path: Path,
 ) -> None:
     """Leader 1 began at 200, and leader 0 had records of its own there."""
