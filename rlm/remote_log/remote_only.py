@@ -111,8 +111,9 @@ class RemoteView:
     async def partition(self, ref: fetch_pb2.TopicRef, number: int) -> RemotePartitionState:
         """One partition, as fresh as Kafka allows.
 
-        NotFound: no such topic is tiered, or it has no such partition. Unavailable: that is not
-        certain while Kafka is away, or the views were never read to their end.
+        NotFound: no such topic is tiered, or it has no such partition. Unavailable: that, or that
+        it has no records, is not certain while Kafka is away; or the views were never read to their
+        end.
         """
         if number < 0:
             raise NotFound(f"there is no partition {number}")
@@ -124,7 +125,11 @@ class RemoteView:
         if key not in keys:
             is_fresh = await self._catch_up([key])
         with _denying(is_fresh=is_fresh):
-            return self.current(self._required(ref), number)
+            found = self.current(self._required(ref), number)
+            if not (is_fresh or found.has_records):
+                found.refuse_unreadable()
+                raise NotFound(f"{found.topic_id_partition} has no remote record")
+            return found
 
     def current(self, record: TopicRecord, number: int) -> RemotePartitionState:
         """One partition as ledger and settings have it now. NotFound: the topic has no such

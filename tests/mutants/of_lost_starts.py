@@ -13,10 +13,18 @@ LOST_START = Target("rlm/topics/partition_records.py", (_LOST,))
 ENABLING = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
 VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
 API = Target("rlm/api/messages.py", ("tests/rlm/cli/test_deletions.py",))
+EMPTY = Target("rlm/remote_log/remote_only.py", ("tests/rlm/api/test_remote_losses.py",))
 READER = Target("rlm/remote_log/remote_state.py", ("tests/rlm/api/test_remote_only.py",))
 TIER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_local_tier.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *EMPTY.edits(
+        (
+            "H17: a partition is positively empty for a reader that follows no ledger",
+            "            if not (is_fresh or found.has_records):\n",
+            "            if False:\n",
+        ),
+    ),
     *MANAGER.edits(
         (
             "one record of the ledger that cannot be read stops every first start",

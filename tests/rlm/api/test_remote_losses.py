@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kip405.errors import Corrupt, Invalid, Unavailable
+from kip405.ids import PartitionKey
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.v1 import fetch_pb2 as pb
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -82,3 +83,20 @@ async def test_h17_while_kafka_is_away_nothing_is_positively_unknown(site: Site)
         with pytest.raises(Unavailable, match="Kafka does not answer"):
             await site.ask("DescribeTopics", pb.DescribeTopicsRequest(topics=["new"]))
     assert (await site.ask("DescribeTopics", pb.DescribeTopicsRequest())).topics
+
+
+async def test_h17_while_kafka_is_away_no_partition_is_positively_empty(site: Site) -> None:
+    """A reader that may not read the ledger has an empty one, and follows nothing."""
+    for start_offset in (0, 100, 250):
+        site.delete(start_offset)
+    assert offsets(await site.read(0)) == []
+
+    async def away(key: PartitionKey, deadline_ms: int) -> None:
+        raise Unavailable("no broker")
+
+    site.rig.ledger.barrier = away  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="no remote record, as far as was read: Kafka does"):
+            await site.read(0)
+        with pytest.raises(Unavailable, match="Kafka does not answer"):
+            await site.ask("ListOffsets", positions(-1))
