@@ -204,6 +204,8 @@ class _Known:
 
 
 _Stored = dict[TopicIdPartition, list[_Known | ImportStop]]
+_Vanished = dict[TopicIdPartition, set[Uuid]]
+"""Manifests that had gone when they were to be read."""
 
 
 class StoreSource:
@@ -275,8 +277,9 @@ class StoreSource:
             ):
                 names.append((stored.name, parsed))
         found: _Stored = {}
+        vanished: _Vanished = {}
         listed = {identity_of(parsed) for _, parsed in names}
-        await self._read_all(names, topic, found)
+        await self._read_all(names, topic, found, vanished)
         again = Relisting(
             store=self._store,
             cluster_id=cluster_id,
@@ -286,30 +289,37 @@ class StoreSource:
                 SurveyProgress(objects=objects, partitions=most, partitions_listed=done)
             ),
         )
-        left, seen = list(found), set[Uuid]()
+        left, seen = list({**found, **vanished}), set[Uuid]()
         for _ in range(MOST_ADDED):
-            imports, with_gaps = _to_list_again(left, found, seen)
+            imports, with_gaps = _to_list_again(left, found, vanished, seen)
             if not imports and not with_gaps:
                 break
             added = {**await again.settling(imports), **await again.once(with_gaps)}
             more = [one for several in added.values() for one in several]
             listed.update(identity_of(parsed) for _, parsed in more)
-            await self._read_all(more, topic, found)
+            await self._read_all(more, topic, found, vanished)
             left = [*with_gaps, *(one for one in imports if one.key in added)]
-        for one in chain(*_to_list_again(left, found, seen)):
+        for one in chain(*_to_list_again(left, found, vanished, seen)):
             raise Unavailable(f"{one}: {UNSETTLED}: try again")
         return [one for several in found.values() for one in several]
 
     async def _read_all(
-        self, names: Sequence[tuple[str, ParsedName]], topic: str, found: _Stored
+        self,
+        names: Sequence[tuple[str, ParsedName]],
+        topic: str,
+        found: _Stored,
+        vanished: _Vanished,
     ) -> None:
         for at in range(0, len(names), _READS_AT_ONCE):
             some = names[at : at + _READS_AT_ONCE]
-            for one in await asyncio.gather(*(self._known(*one, topic) for one in some)):
+            read = (self._known(*one, topic, vanished) for one in some)
+            for one in await asyncio.gather(*read):
                 if one is not None:
                     found.setdefault(one.partition, []).append(one)
 
-    async def _known(self, name: str, parsed: ParsedName, topic: str) -> _Known | ImportStop | None:
+    async def _known(
+        self, name: str, parsed: ParsedName, topic: str, vanished: _Vanished
+    ) -> _Known | ImportStop | None:
         """None where the segment was deleted meanwhile, or the cut name is another topic's.
         Unavailable: an import has ended since the store was listed.
         """
@@ -318,6 +328,10 @@ class StoreSource:
         except NotFound:
             if is_stop_id(parsed.segment_id):
                 raise Unavailable(f"{name}: {ENDED_MEANWHILE}") from None
+            partition = TopicIdPartition(
+                topic_id=parsed.topic_id, topic=topic, partition=parsed.partition
+            )
+            vanished.setdefault(partition, set()).add(parsed.segment_id)
             return None
         stop = parse_stop(data, name)
         if stop is not None:
@@ -329,21 +343,24 @@ class StoreSource:
 
 
 def _to_list_again(
-    partitions: Sequence[TopicIdPartition], found: _Stored, seen: set[Uuid]
+    partitions: Sequence[TopicIdPartition], found: _Stored, vanished: _Vanished, seen: set[Uuid]
 ) -> tuple[list[TopicIdPartition], list[TopicIdPartition]]:
-    """Those that an import writes to, and those with a gap that is new; see
-    rlm/tasks/settled_listing.py. `seen`: the segments above gaps so far.
+    """Those that an import writes to, and those with a gap that is new, or with what has vanished,
+    as another copy may have taken its place; see rlm/tasks/settled_listing.py. `seen`: the segments
+    above gaps, and those that have vanished, so far.
     """
     imports: list[TopicIdPartition] = []
     with_gaps: list[TopicIdPartition] = []
     for partition in partitions:
-        if any(map(_is_of_import, found[partition])):
+        there = found.get(partition, [])
+        if any(map(_is_of_import, there)):
             imports.append(partition)
             continue
-        known = [one for one in found[partition] if isinstance(one, _Known)]
-        start = max(one.manifest.remote_log_start_offset for one in known)
+        known = [one for one in there if isinstance(one, _Known)]
+        start = max((one.manifest.remote_log_start_offset for one in known), default=0)
         segments = [one.metadata for one in known]
         above = {one.segment_id.id for one in above_gaps(segments, Records(segments), start)}
+        above |= vanished.get(partition, set())
         if not above <= seen:
             with_gaps.append(partition)
         seen |= above

@@ -3,7 +3,8 @@
 A segment that was read since the last round that was served may lie above one that the listing has
 missed (rlm/tasks/settled_listing.py), also one that a round has read that failed: what was missed
 then may have been replaced since. Where a segment has gone, also of such a round, another copy may
-have taken its place: below any other one, or at the end.
+have taken its place: below any other one, or at the end. Of one whose manifest was never read
+nobody knows where it ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -13,41 +14,47 @@ from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import next_turn
 from rlm.plans.ledger_rebuild import StoredSegment
+from rlm.tasks.attached_starts import RemoteStarts
 from rlm.tasks.settled_listing import Identity, Records, above_gaps, without_end
 from rlmm.ledger import PartitionLedger
 
 Listed = Sequence[Set[Identity]]
 """The manifests that were listed, by store."""
 Gone = Mapping[PartitionKey, Set[Uuid]]
+Unread = Mapping[Identity, TopicIdPartition]
+"""Manifests that could not be read, with the partitions that their names have."""
+Vanished = Mapping[PartitionKey, Mapping[Uuid, TopicIdPartition]]
 Ledgers = Mapping[PartitionKey, PartitionLedger]
 
 
 @dataclass(slots=True, kw_only=True)
 class GapSearch:
     """Of one round. `ledgers`: what is served. `read`: the manifests that were read since then,
-    also by rounds that failed; it grows. `starts`: remote log starts by the manifests that are
-    served, `decided_start`: by an operator's backup. `unsettled`: partitions that the last round
-    has not settled.
+    also by rounds that failed; it grows. `starts`: by the manifests that are served,
+    `decided_start`: by an operator's backup. `unsettled`: partitions that the last round has not
+    settled.
     """
 
     ledgers: Ledgers
     read: Mapping[PartitionKey, Mapping[Uuid, StoredSegment]]
-    starts: Mapping[PartitionKey, int]
+    starts: RemoteStarts
     decided_start: Callable[[PartitionKey], int]
     unsettled: Set[PartitionKey]
     _seen: set[Uuid] = field(default_factory=set, init=False)
     """Segments below which the listings since have had everything, or that have gone since then."""
 
     async def to_list(
-        self, keys: Iterable[PartitionKey], listed: Listed, gone: Gone
+        self, keys: Iterable[PartitionKey], listed: Listed, gone: Gone, vanished: Vanished
     ) -> list[TopicIdPartition]:
         """Those of the partitions that may lack something."""
         found: list[TopicIdPartition] = []
         for key in keys:
-            unseen = [one for one in self._open(key, listed, gone) if one not in self._seen]
+            unread = vanished.get(key, {})
+            opened = (*self._open(key, listed, gone), *unread)
+            unseen = [one for one in opened if one not in self._seen]
             if unseen:
                 self._seen.update(unseen)
-                found.append(self._name(key))
+                found.append(self._name(key, unread.values()))
             await next_turn()
         return found
 
@@ -63,14 +70,16 @@ class GapSearch:
         records = Records(known)
         starts = [read[one].remote_log_start_offset for one in new]
         if len(known) > len(new):  # otherwise all that has this start has gone
-            starts.append(self.starts.get(key, 0))
+            starts.append(self.starts.of(key))
         start = max([self.decided_start(key), *starts])
         for one in (*above_gaps(fresh, records, start), *without_end(lost, records, start)):
             yield one.segment_id.id
 
-    def _name(self, key: PartitionKey) -> TopicIdPartition:
+    def _name(self, key: PartitionKey, unread: Iterable[TopicIdPartition]) -> TopicIdPartition:
         for one in self.read.get(key, {}).values():
             return one.metadata.topic_id_partition
+        if key not in self.ledgers:
+            return next(iter(unread))
         return next(iter(self.ledgers[key].entries.values())).metadata.topic_id_partition
 
 
@@ -90,6 +99,18 @@ async def read_and_listed(
 def is_in(listed: Listed, key: PartitionKey, segment_id: Uuid) -> bool:
     """Whether one of the stores has the manifest."""
     return any((key, segment_id) in one for one in listed)
+
+
+def vanished_manifests(unread: Iterable[Unread], before: Unread, listed: Listed) -> Vanished:
+    """Those that had gone in this round when they were to be read, and those that could not be
+    read `before` and have gone since.
+    """
+    found: dict[PartitionKey, dict[Uuid, TopicIdPartition]] = {}
+    since = {one: name for one, name in before.items() if not is_in(listed, *one)}
+    for one in (*unread, since):
+        for (key, segment_id), partition in one.items():
+            found.setdefault(key, {})[segment_id] = partition
+    return found
 
 
 async def gone_segments(ledgers: Ledgers, listed: Listed) -> dict[PartitionKey, set[Uuid]]:

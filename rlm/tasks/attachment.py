@@ -36,8 +36,16 @@ from rlm.remote_log.attached import (
     view_of_records,
 )
 from rlm.remote_log.topic_refs import topic_records
-from rlm.tasks.attached_gaps import GapSearch, Gone, gone_segments, kept, read_and_listed
-from rlm.tasks.settled_listing import MOST_ADDED
+from rlm.tasks.attached_gaps import (
+    GapSearch,
+    Gone,
+    gone_segments,
+    kept,
+    read_and_listed,
+    vanished_manifests,
+)
+from rlm.tasks.attached_starts import RemoteStarts
+from rlm.tasks.settled_listing import MOST_ADDED, Identity
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
 from rlm.tasks.stored_lineages import ReadableStore, StoredLineages
 from rlmm.ledger import PartitionLedger
@@ -109,13 +117,15 @@ class Attachment:
         self._choices = choices
         self._report = report
         self._lineages = StoredLineages(cluster_id, _report_unusable)
-        self._starts: dict[PartitionKey, int] = {}
+        self._starts = RemoteStarts()
         self._planned: dict[PartitionKey, tuple[_Evidence, PartitionPlan]] = {}
         self._names: dict[Uuid, StoredTopic] = {}
         self._read: dict[PartitionKey, dict[Uuid, StoredSegment]] = {}
         self._imported: set[TopicIdPartition] = set()
+        self._begun: set[TopicIdPartition] = set()
         self._stopped: set[TopicIdPartition] = set()
         self._unsettled: set[PartitionKey] = set()
+        self._unread: dict[Identity, TopicIdPartition] = {}
 
     async def read(
         self, stores: Mapping[Uuid, ReadableStore], records: Iterable[StoreRecord]
@@ -151,6 +161,7 @@ class Attachment:
         self._read.setdefault(key, {})[segment_id.id] = segment
         if is_marked(segment.metadata.locator(self._cluster_id)):
             self._imported.add(segment_id.topic_id_partition)
+            self._begun.add(segment_id.topic_id_partition)
 
     def to_settle(self, found: StoreSurvey) -> set[TopicIdPartition]:
         """Partitions with imported segments that are not served yet, or with a stop now or in the
@@ -170,13 +181,17 @@ class Attachment:
     ) -> Gone:
         """List partitions again, in all stores, that may lack a segment below one that was listed.
         Returns the served segments that have no manifest any more. Those that were listed until
-        nothing was added have all below (`to_settle`): one listing more could show half an import.
+        nothing was added have all below (`to_settle`), but for what another store got meanwhile:
+        one listing more could show half an import.
         """
         listed = tuple(one.listed for one in surveys)
-        settled, served = self._imported | self._stopped, self._log.state.ledgers
+        settled = self._imported | self._stopped if len(surveys) == 1 else set()
+        served, self._begun = self._log.state.ledgers, set()
         gone = await gone_segments(served, listed)
-        keys = {*self._read, *gone, *self._unsettled} - {one.key for one in settled}
-        left = await search.to_list(keys, listed, gone)
+        unread = tuple(one.vanished for one in surveys)
+        vanished = vanished_manifests(unread, self._unread, listed)
+        keys = {*self._read, *gone, *vanished, *self._unsettled} - {one.key for one in settled}
+        left = await search.to_list(keys, listed, gone, vanished)
         for _ in range(MOST_ADDED):
             if not left:
                 break
@@ -184,11 +199,12 @@ class Attachment:
                 caller = _Caller(self, one.store_id)
                 await surveyor.list_again(stores[one.store_id], one, left, caller)
             gone = await gone_segments(served, listed)
-            left = await search.to_list([one.key for one in left], listed, gone)
-        begun = self._imported - settled  # settled in the next round
-        for partition in {*left, *begun}:
+            vanished = vanished_manifests(unread, self._unread, listed)
+            left = await search.to_list([one.key for one in left], listed, gone, vanished)
+        for partition in {*left, *self._begun}:
             # A gap between epochs is none between offsets, so nothing says where it is.
-            surveys[0].unsettled(partition, is_import=partition in begun, is_whole=True)
+            is_import = partition in self._begun  # settled in the next round
+            surveys[0].unsettled(partition, is_import=is_import, is_whole=True)
         return gone
 
     async def _take(
@@ -204,13 +220,15 @@ class Attachment:
         before = self._log.state
         for key, ended in gone.items():
             if len(ended) == len(before.ledgers[key].entries):
-                self._starts.pop(key, None)  # the partition was discarded, or all has ended
+                self._starts.ended(key)
         self._note(new)
         self._note_names(surveys)
         ledgers = dict(before.ledgers)
         for key in {*new, *gone}:
             segments = list(kept(ledgers.get(key), gone.get(key, ())))
             segments += [one.metadata for one in new.get(key, ())]
+            if key in gone:
+                self._starts.left(key, segments)
             ledgers[key] = ledger_of_segments(key, segments, ledgers.get(key))
             await next_turn()
         ledgers = {key: one for key, one in ledgers.items() if one.entries}
@@ -222,6 +240,8 @@ class Attachment:
         self._log.replace(AttachedState(ledgers=ledgers, plans=plans, view=view))
         self._read, self._imported, self._stopped = {}, set(), _stopped(surveys)
         self._unsettled = {one.key for one in _unusable(surveys) if one.is_unsettled}
+        unusable = (one for one in _unusable(surveys) if not (one.is_stop or one.is_unsettled))
+        self._unread = {(one.key, one.segment_id): one.partition for one in unusable}
         return Round(
             objects=sum(one.objects for one in surveys),
             new_segments=sum(len(one) for one in new.values()),
@@ -236,8 +256,7 @@ class Attachment:
         """Starts only rise, and a topic has the name of its newest segment."""
         for key, segments in new.items():
             for one in segments:
-                start = max(self._starts.get(key, 0), one.remote_log_start_offset)
-                self._starts[key] = start
+                self._starts.note(key, one)
                 copied_ms = one.metadata.event_timestamp_ms
                 known = self._names.get(key.topic_id)
                 if known is None or copied_ms > known.newest_ms:
@@ -285,7 +304,7 @@ class Attachment:
             left -= spellings
             evidence = _Evidence(
                 ledger=ledgers.get(key) or PartitionLedger.empty(key),
-                start_offset=self._starts.get(key, 0),
+                start_offset=self._starts.of(key),
                 unread=tuple(unread.get(key, ())),
                 is_accepted=bool(spellings & self._choices.accepted),
                 stored=stored.get(key),
@@ -395,13 +414,7 @@ def _unusable(surveys: Iterable[StoreSurvey]) -> Iterator[UnusableManifest]:
 
 def _stopped(surveys: Iterable[StoreSurvey]) -> set[TopicIdPartition]:
     """Where an import ended early, or is under way."""
-    return {
-        TopicIdPartition(
-            topic_id=one.key.topic_id, topic=one.topic_cut, partition=one.key.partition
-        )
-        for one in _unusable(surveys)
-        if one.is_stop
-    }
+    return {one.partition for one in _unusable(surveys) if one.is_stop}
 
 
 def _unread_segment(one: UnusableManifest) -> UnreadSegment:

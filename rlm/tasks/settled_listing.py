@@ -9,7 +9,11 @@ segment and have those above it, and readers would pass it like a gap of compact
 lies below a listed segment was written before that listing ended: one listing that begins later has
 it, and a gap that is left then is one. What that listing has added may lie above a gap in its turn.
 (A copy that is written during one listing and replaced during the next one, both times behind the
-page, is missed by both, and until the round after that.)
+page, is missed by both, and until the round after that. One that takes the place of the last copy
+behind the page of the very first listing leaves no trace there.)
+
+A manifest that was listed and has gone when it is to be read may have been replaced as well: that
+partition is listed again, too.
 
 No gap is below a segment whose leader epoch has the record before it, too, in any segment: a leader
 has one log. The end of a segment of an earlier epoch proves nothing: the next leader may have begun

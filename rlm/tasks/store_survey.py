@@ -63,6 +63,14 @@ class UnusableManifest:
     is_unsettled: bool = False
     is_whole: bool = True
 
+    @property
+    def partition(self) -> TopicIdPartition:
+        """By its name, of which the object names have only the beginning."""
+        key = self.key
+        return TopicIdPartition(
+            topic_id=key.topic_id, topic=self.topic_cut, partition=key.partition
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyProgress:
@@ -134,8 +142,9 @@ class StoreSurvey:
 
     `segments` have a manifest that can be used and was read, `leftovers` none at all. `unusable`:
     one text for each manifest that cannot be used, and for each object that is none of ours.
-    `listed`: the segments that have a manifest, usable or not. `unreadable`: how many manifests
-    could not be read though the store answers; they are among the unusable ones.
+    `listed`: the segments that have a manifest, usable or not. `vanished`: those of them whose
+    manifest had gone when it was to be read. `unreadable`: how many manifests could not be read
+    though the store answers; they are among the unusable ones.
     """
 
     store_id: Uuid
@@ -144,6 +153,7 @@ class StoreSurvey:
     unusable: list[str] = field(default_factory=list)
     unusable_manifests: list[UnusableManifest] = field(default_factory=list)
     listed: set[Identity] = field(default_factory=set)
+    vanished: dict[Identity, TopicIdPartition] = field(default_factory=dict)
     objects: int = 0
     unreadable: int = 0
 
@@ -374,6 +384,11 @@ class StoreSurveyor:
                 self._refuse(found, name, parsed, ENDED_MEANWHILE, is_stop=True)
                 return None
             if not _is_ambiguous(parsed, topic):
+                key = identity_of(parsed)[0]
+                partition = TopicIdPartition(
+                    topic_id=key.topic_id, topic=topic, partition=key.partition
+                )
+                found.vanished[identity_of(parsed)] = partition
                 return None
             why = "its topic's name is longer than object names have, and its prefix depends on it"
             self._refuse(found, name, parsed, why)

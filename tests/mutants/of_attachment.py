@@ -17,6 +17,10 @@ GAPS = Target("rlm/tasks/attached_gaps.py", _LISTINGS)
 TASK_GAPS = Target("rlm/tasks/attachment.py", _LISTINGS)
 RELISTED = Target("rlm/tasks/settled_listing.py", ("tests/rlm/tasks/test_relisting.py",))
 SURVEYED = Target("rlm/tasks/store_survey.py", _LISTINGS)
+_VANISHED = ("tests/rlm/tasks/test_h15_vanished.py",)
+VANISHED_GAPS = Target("rlm/tasks/attached_gaps.py", _VANISHED)
+VANISHED_TASK = Target("rlm/tasks/attachment.py", _VANISHED)
+STARTS = Target("rlm/tasks/attached_starts.py", _VANISHED)
 STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -208,8 +212,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: a gap that stays makes its partition doubtful",
-            "self._open(key, listed, gone) if one not in self._seen]\n",
-            "self._open(key, listed, gone)]\n",
+            "            unseen = [one for one in opened if one not in self._seen]\n",
+            "            unseen = [one for one in opened]\n",
         ),
     ),
     *TASK_GAPS.edits(
@@ -220,18 +224,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: an import that begins while gaps are listed is served at once",
-            "        for partition in {*left, *begun}:\n",
+            "        for partition in {*left, *self._begun}:\n",
             "        for partition in left:\n",
         ),
         (
             "H15: what copies may lack is served below a gap in offsets, in later rounds",
-            "is_import=partition in begun, is_whole=True)",
-            "is_import=True, is_whole=True)",
+            "            is_import = partition in self._begun  # settled",
+            "            is_import = True  # settled",
         ),
         (
             "H15: a listing with a new gap each time counts",
-            "        for partition in {*left, *begun}:\n",
-            "        for partition in begun:\n",
+            "        for partition in {*left, *self._begun}:\n",
+            "        for partition in self._begun:\n",
         ),
     ),
     *SURVEYED.edits(
@@ -239,6 +243,57 @@ EDITS: tuple[Edit, ...] = (
             "H15: what one more listing has added is not read",
             "        added = await self._relisting(store, found, caller).once(partitions)\n",
             "        added: Added = {}\n",
+        ),
+    ),
+    *VANISHED_GAPS.edits(
+        (
+            "H15: what could not be read and has gone had no other copy in its place",
+            "    for one in (*unread, since):\n",
+            "    for one in unread:\n",
+        ),
+        (
+            "H15: what goes before it is read had no other copy in its place",
+            "    for one in (*unread, since):\n",
+            "    for one in (since,):\n",
+        ),
+        (
+            "H15: where a copy that was never read has gone, no other one has taken its place",
+            "self._open(key, listed, gone), *unread)\n",
+            "self._open(key, listed, gone), *())\n",
+        ),
+    ),
+    *VANISHED_TASK.edits(
+        (
+            "H15: one store of a partition with imports was listed before another one got more",
+            "        settled = self._imported | self._stopped if len(surveys) == 1 else set()\n",
+            "        settled = self._imported | self._stopped\n",
+        ),
+        (
+            "H4: half an import that one more listing shows is served where others were before",
+            "            self._begun.add(segment_id.topic_id_partition)\n",
+            "",
+        ),
+        (
+            "H4: the start of what was discarded stays",
+            "                self._starts.left(key, segments)\n",
+            "                self._starts.of(key)\n",
+        ),
+    ),
+    *STARTS.edits(
+        (
+            "H2: a start is forgotten with the segments of its leader",
+            "        if any(one.next_offset <= start for one in segments):\n",
+            "        if segments:\n",
+        ),
+        (
+            "H2: the start of a leader that has segments left is forgotten",
+            "for epoch, at in known.items() if epoch >= first}",
+            "for epoch, at in known.items() if epoch > first}",
+        ),
+        (
+            "H2: a lower start that is read later counts",
+            "        if any(other >= epoch and known[other] >= start for other in known) or ",
+            "        if any(other >= epoch and known[other] >= start for other in ()) or ",
         ),
     ),
     *STORES.edits(

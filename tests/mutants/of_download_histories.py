@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 PLANS = Target("rlm/download/store_plans.py", ("tests/rlm/download/test_h04_histories.py",))
 SOURCES = Target("rlm/download/sources.py", ("tests/rlm/download/test_h04_histories.py",))
 
+VANISHED = Target("rlm/download/sources.py", ("tests/rlm/tasks/test_h15_vanished.py",))
 GAPS = Target("rlm/download/sources.py", ("tests/rlm/tasks/test_h15_listings.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -45,6 +46,13 @@ EDITS: tuple[Edit, ...] = (
             "H4: an operator's decision does not count",
             "        self._accepted = frozenset(accepted)\n",
             "        self._accepted = frozenset[str]()\n",
+        ),
+    ),
+    *VANISHED.edits(
+        (
+            "H15: what goes before it is read had no other copy in its place",
+            "        above |= vanished.get(partition, set())\n",
+            "        above |= set()\n",
         ),
     ),
     *GAPS.edits(
