@@ -128,8 +128,8 @@ CopyEvent = CopyProgress | CopyReport
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """One partition's run; `is_queued`: a job of it waits or runs. `failures`: in a row, since
-    `failing_since_ms`. `waiting_since_ms`: since when it waits for what ends by itself;
-    `leaderless_since_ms`: for a leader.
+    `failing_since_ms`. `waited_ms`: how long it has waited in all for what ends by itself;
+    `leaderless_since_ms`: since when for a leader.
     """
 
     led: LedPartition
@@ -140,7 +140,7 @@ class _Run:
     is_queued: bool = False
     failures: int = 0
     failing_since_ms: int = 0
-    waiting_since_ms: int | None = None
+    waited_ms: int = 0
     leaderless_since_ms: int | None = None
     again_at_ms: int = 0
     error: str = ""
@@ -294,15 +294,14 @@ class CopyRuns:
                 try:
                     await self._copy(run.led, run.request)
                 finally:
-                    if run.request.segments > before:
-                        run.failures, run.waiting_since_ms = 0, None
+                    run.failures = 0 if run.request.segments > before else run.failures
             if run.request.segments < run.request.segments_total:
                 self._advance(run)  # it gave way to others; this job comes again
                 return
             why = [*_why_not_copied(run.request, self._first_uncopied(run))]
             if run.request.reason in _COPIED_SOON and self._waits(run, why, _COPIED_WITHIN_MS):
                 return  # who watches has it run again
-            run.is_copied, run.waiting_since_ms = True, None
+            run.is_copied, run.waited_ms = True, 0
             if run.target.keep_local_bytes is None:
                 self._end(run)
             else:
@@ -311,18 +310,19 @@ class CopyRuns:
         return copy
 
     def _waits(self, run: _Run, why: Sequence[str], most_ms: int) -> bool:
-        """Whether the run is repeated because `why` will end by itself, and does not last for long
-        yet. Each try takes a snapshot: the pauses grow.
+        """Whether the run is repeated because `why` will end by itself, and it has not waited long
+        yet. Each try takes a snapshot: the pauses grow. All of them count, also those after which
+        more was copied: a topic that is written to has another segment to wait for each time.
         """
         if not (why and run.watchers):
             return False
-        now_ms = self._clock.monotonic_ms()
-        if run.waiting_since_ms is None:
-            run.waiting_since_ms = now_ms
-        waited_ms = now_ms - run.waiting_since_ms
-        run.again_at_ms = now_ms + min(max(waited_ms, _POLL_MS), _LONGEST_PAUSE_MS)
+        if run.waited_ms >= most_ms:
+            return False
+        pause_ms = min(max(run.waited_ms, _POLL_MS), _LONGEST_PAUSE_MS)
+        run.waited_ms += pause_ms
+        run.again_at_ms = self._clock.monotonic_ms() + pause_ms
         run.error = "; ".join(why)
-        return waited_ms < most_ms
+        return True
 
     def _trimming(self, run: _Run) -> Job:
         async def trim() -> None:

@@ -389,6 +389,11 @@ EDITS: tuple[Edit, ...] = (
             "                if run.watchers < 0:\n",
         ),
         (
+            "a run goes on for ever where another segment is to be waited for each time",
+            "run.failures = 0 if run.request.segments > before else run.failures\n",
+            "run.waited_ms = 0 if run.request.segments > before else run.waited_ms\n",
+        ),
+        (
             "a trim that was held counts as done",
             "    elif status.reason in _HELD and status.reason not in _ALL_TRIMMED:\n",
             "    elif status.reason == '':\n",

@@ -441,3 +441,22 @@ async def test_a_partition_that_is_led_elsewhere_now_ends_its_run(site: Site) ->
 async def test_partitions_that_are_not_led_here_are_not_reported(site: Site) -> None:
     other = frozenset({TopicPartition(PARTITION.topic, 7)})
     assert await site.ask(CopyTarget(partitions=other)) == []
+
+
+@pytest.mark.parametrize("why", [WhyNot.RECOVERY_POINT, WhyNot.LAST_STABLE_OFFSET])
+async def test_a_run_ends_where_segments_are_closed_faster_than_they_may_be_copied(
+    site: Site, why: WhyNot
+) -> None:
+    """Each time one more was copied, and the next one waits for the broker: it is producing."""
+
+    async def produced(_led: LedPartition, request: CopyRequest) -> None:
+        site.copies += 1
+        assert site.copies < 60, "the run never ends"
+        request.segments += 1
+        request.segments_total, request.reason = request.segments, why
+
+    site.runs._copy = produced
+    began_ms = site.clock.monotonic_ms()
+    found = await site.report()
+    assert not found.is_complete and why.value in found.why
+    assert 80_000 < site.clock.monotonic_ms() - began_ms < 120_000
