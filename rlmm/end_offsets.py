@@ -31,6 +31,7 @@ from rlmm.leader_answers import EpochEnd, EpochQuestion
 from rlmm.settings_codec import decode_settings_record
 from rlmm.settings_records import ClusterRecord
 from rlmm.topic import SETTINGS_TOPIC, SleepMs
+from rlmm.waiting import unless_broken_off
 
 _POLL_MS = 500
 _RETRY_MS = 100
@@ -104,7 +105,8 @@ class EndOffsets:
 
     async def _serve(self, question: _Question) -> None:
         try:
-            end = await self._coalesced.answer(question.partition)
+            asked = partial(self._coalesced.answer, question.partition)
+            end = await unless_broken_off(asked, f"end offset of {question.partition}")
         except RemoteStorageError as error:
             question.fail(error)
         except BaseException:  # the TaskGroup ends: it takes no further task

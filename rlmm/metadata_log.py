@@ -35,6 +35,7 @@ from rlmm.topic import (
     ledger_spec,
     settings_spec,
 )
+from rlmm.waiting import unless_broken_off
 
 CHECK_INTERVAL_MS = 5_000
 """How often topic ids, configurations and ends are looked at; publishes look more often (H6)."""
@@ -270,16 +271,22 @@ class MetadataLog:
         return self._topics.known_ids
 
     async def run(self) -> NoReturn:
-        """Create what never was, then tail, watch and serve until cancelled."""
+        """Create what never was, then tail, watch and serve until cancelled. Unavailable where one
+        of these ends as cancelled, and nobody has cancelled it.
+        """
+        parts = {
+            "tail": self._tail.run,
+            "verifier": self._tail.run_verifier,
+            "end offsets": self._ends.run,
+            "publisher": self._publisher.run,
+            "replay": self._go_live,
+        }
         try:
             await self._ensure_topics()
             await self._resume()
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._tail.run())
-                group.create_task(self._tail.run_verifier())
-                group.create_task(self._ends.run())
-                group.create_task(self._publisher.run())
-                group.create_task(self._go_live())
+                for name, part in parts.items():
+                    group.create_task(unless_broken_off(part, f"the metadata log's {name}"))
                 await self._watch()
         finally:
             await self._publisher.close()

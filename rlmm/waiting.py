@@ -1,10 +1,28 @@
-"""Callers that wait for something that is read; `notify` and `wake` await nothing."""
+"""Callers that wait for something that is read; `notify` and `wake` await nothing. And tasks that
+wait for what may break off.
+"""
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from kip405.errors import Unavailable
+
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+async def unless_broken_off(work: Callable[[], Awaitable[T]], what: str) -> T:
+    """Unavailable where `work` ends as cancelled, and nobody has cancelled this task: a TaskGroup
+    takes no notice of such an end, and goes on without it.
+    """
+    try:
+        return await work()
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise Unavailable(f"{what} broke off: what it waited for was cancelled") from error
 
 
 class Changes:

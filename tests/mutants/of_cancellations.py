@@ -6,6 +6,8 @@ LIVES = Target("rlm/service/lifetime.py", ("tests/rlm/service/test_keep_running.
 LEAVING = Target("kafka_clients/closing_client.py", ("tests/kafka_clients/test_leaving_groups.py",))
 READER = Target("rlmm/log_reader.py", ("tests/rlmm/test_silent_brokers.py",))
 LIVE = Target("rlm/cli/live.py", ("tests/rlm/cli/test_interrupt.py",))
+ENDS = Target("rlmm/end_offsets.py", ("tests/rlmm/test_barrier.py",))
+LOG = Target("rlmm/metadata_log.py", ("tests/rlmm/test_parts_of_the_log.py",))
 POOL = Target("rlm/tasks/pool.py", ("tests/rlm/tasks/test_pool.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -31,6 +33,20 @@ EDITS: tuple[Edit, ...] = (
             "a tail whose consumer fetches nothing any more waits for ever, without a word",
             "        if not batches and self._consumer._fetcher._fetch_task.done():\n",
             "        if False:\n",
+        ),
+    ),
+    *ENDS.edits(
+        (
+            "a question that was cancelled by nobody is never answered, nor any after it",
+            'await unless_broken_off(asked, f"end offset of {question.partition}")\n',
+            "await asked()\n",
+        ),
+    ),
+    *LOG.edits(
+        (
+            "H17: a tail that was cancelled by nobody stays dead, and the log goes on",
+            """group.create_task(unless_broken_off(part, f"the metadata log's {name}"))\n""",
+            "group.create_task(part())\n",
         ),
     ),
     *POOL.edits(

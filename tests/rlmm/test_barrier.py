@@ -115,8 +115,8 @@ async def test_an_error_reaches_its_callers_and_the_next_asks_again() -> None:
         assert await again == 3
 
 
-async def _expect_unavailable(ends: EndOffsets) -> None:
-    with pytest.raises(Unavailable, match="no leader"):
+async def _expect_unavailable(ends: EndOffsets, why: str = "no leader") -> None:
+    with pytest.raises(Unavailable, match=why):
         await ends.end_offset(PARTITION)
 
 
@@ -228,3 +228,18 @@ async def test_h17_a_question_between_two_runs_is_served_by_the_next_one() -> No
     assert await between == 7
     again.cancel()
     await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_a_question_that_nobody_has_cancelled_and_ends_so_is_an_error_of_its_callers() -> (
+    None
+):
+    cluster = Cluster()
+    async with serving(cluster) as ends, asyncio.TaskGroup() as group:
+        failing = group.create_task(_expect_unavailable(ends, "broke off"))
+        await _settle()
+        cluster.requests.pop(0)[1].cancel()
+        await asyncio.wait_for(failing, 60)
+        later = group.create_task(ends.end_offset(PARTITION))
+        await _settle()
+        cluster.answer(7)
+        assert await later == 7
