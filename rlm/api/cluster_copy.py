@@ -1,8 +1,8 @@
 """Copies closed segments of the whole cluster now: each partition by its leader's service.
 
 A partition without a leader for the moment, or whose leader's service has not seen yet that it
-leads, is asked for again for half a minute. One that no service reports then is shown as not
-complete with the reason (H38).
+leads, is asked for again for half a minute, once the others are copied. One that no service reports
+then is shown as not complete with the reason (H38).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
@@ -73,7 +73,8 @@ class ClusterCopy:
         leaders: dict[TopicPartition, int],
         principal: str,
     ) -> AsyncGenerator[pb.CopyClosedResponse, None]:
-        until_ms, left = self._clock.monotonic_ms() + _LED_WITHIN_MS, dict(leaders)
+        until_ms: int | None = None
+        left = dict(leaders)
         while left:
             errors: dict[int, str] = {}
             async with aclosing(self._round(request, left, principal, errors)) as rows:
@@ -81,7 +82,10 @@ class ClusterCopy:
                     if row.HasField("partition"):
                         left.pop(TopicPartition(row.partition.topic, row.partition.partition), None)
                     yield row
-            is_over = self._clock.monotonic_ms() >= until_ms
+            now_ms = self._clock.monotonic_ms()
+            if until_ms is None:
+                until_ms = now_ms + _LED_WITHIN_MS  # the first round may take hours
+            is_over = now_ms >= until_ms
             for partition, leader in tuple(left.items()):
                 if is_over or leader in errors:
                     del left[partition]

@@ -114,7 +114,9 @@ async def test_a_partition_is_asked_for_again_until_its_leader_knows_of_it() -> 
         one.copies.events = [report(FIRST)]
 
         def change(number: int) -> None:
-            if number == 2:
+            if number == 1:
+                one.service.clock.advance(3_600_000)  # so long the others are copied
+            elif number == 2:
                 cluster.leaders[1] = 1
             elif number == 3:
                 one.copies.events = [report(SECOND)]
