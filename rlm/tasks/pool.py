@@ -15,10 +15,11 @@ from types import MappingProxyType
 
 import structlog
 
-from kip405.errors import Busy, RemoteStorageError, Unavailable
+from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.clock import Clock, backoff_ms
 from rlm.plans.copy_turns import is_turn_of_last
+from rlmm.waiting import unless_broken_off
 
 log = structlog.get_logger()
 Job = Callable[[], Awaitable[None]]
@@ -188,7 +189,7 @@ class TaskPool:
 
     async def _attempt(self, key: PartitionKey, job: Job) -> None:
         try:
-            await _unless_broken_off(job)
+            await unless_broken_off(job, "the task")
         except RemoteStorageError as error:
             before = self._errors.get(key)
             self._note(key, error)
@@ -227,16 +228,3 @@ class TaskPool:
     def _make_ready(self, key: PartitionKey) -> None:
         (self._ready_last if self.comes_last(key) else self._ready).append(key)
         self._ready_count.release()
-
-
-async def _unless_broken_off(job: Job) -> None:
-    """Unavailable where the job ends as cancelled, and nobody has cancelled it: its worker would
-    end, and the pool has one less from then on.
-    """
-    try:
-        await job()
-    except asyncio.CancelledError as error:
-        worker = asyncio.current_task()
-        if worker is None or worker.cancelling():
-            raise
-        raise Unavailable("the task broke off: what it waited for was cancelled") from error

@@ -57,7 +57,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G6: a job that was cancelled by nobody takes its worker with it",
-            "            await _unless_broken_off(job)\n",
+            '            await unless_broken_off(job, "the task")\n',
             "            await job()\n",
         ),
     ),

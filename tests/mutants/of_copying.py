@@ -381,8 +381,8 @@ EDITS: tuple[Edit, ...] = (
     *CLUSTER_COPY.edits(
         (
             "a partition without a leader is not asked for again where others took long",
-            "                until_ms = now_ms + _LED_WITHIN_MS  # the first round may take hours\n",
-            "                until_ms = now_ms\n",
+            "until_ms = now_ms + _LED_WITHIN_MS  # the first round may take hours\n",
+            "until_ms = now_ms\n",
         ),
     ),
     *COPY_RUNS.edits(
