@@ -124,11 +124,6 @@ EDITS: tuple[Edit, ...] = (
     ),
     *TASK.edits(
         (
-            "H2: a later round forgets the highest start",
-            "                start = max(self._starts.get(key, 0), one.remote_log_start_offset)\n",
-            "                start = min(self._starts.get(key, 0), one.remote_log_start_offset)\n",
-        ),
-        (
             "a backup of another cluster counts",
             "    if backup.cluster.cluster_id != cluster_id:\n",
             "    if not backup.cluster.cluster_id:\n",

@@ -371,8 +371,8 @@ EDITS: tuple[Edit, ...] = (
     *ATTACHED.edits(
         (
             "H4: a partition that was settled is listed once more for its gaps",
-            "{*self._read, *gone, *self._unsettled} - {one.key for one in settled}\n",
-            "{*self._read, *gone, *self._unsettled}\n",
+            "{*self._read, *gone, *vanished, *self._unsettled} - {one.key for one in settled}\n",
+            "{*self._read, *gone, *vanished, *self._unsettled}\n",
         ),
         (
             "H4: segments of an import are listed once",
@@ -398,8 +398,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: a download lists imported segments once",
-            "        if any(map(_is_of_import, found[partition])):\n",
-            "        if not found[partition]:\n",
+            "        if any(map(_is_of_import, there)):\n",
+            "        if not there:\n",
         ),
     ),
     *COMMAND.edits(
