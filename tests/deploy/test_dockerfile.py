@@ -193,5 +193,9 @@ def test_every_step_word_for_word_gives_an_image_that_is_small(tmp_path: Path) -
     made = build(PARSED, tmp_path, {})
     for program in ("rlm", "rsm-plugin"):
         assert made.run([program, "--version"]).returncode == 0
+    clients = "[make(one, region_name='eu-west-1') for one in ('s3', 'sts', 'sso', 'sso-oidc')]"
+    s3 = f"import botocore.session; make = botocore.session.Session().create_client; {clients}"
+    done = made.run(["/opt/rlm/bin/python", "-c", s3])
+    assert done.returncode == 0, done.stderr
     files = [path for path in made.root.rglob("*") if path.is_file() and not path.is_symlink()]
     assert sum(path.stat().st_size for path in files) < MAX_INSTALLED_BYTES
