@@ -3,37 +3,19 @@ it goes on after every error, and what it waits for may take a cancellation for 
 """
 
 import asyncio
-from collections.abc import Mapping
 
 from kafka_protocol.error_codes import OFFSET_OUT_OF_RANGE
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.clients import ConnectionSettings
 from rlmm.end_offsets import EndOffsetClient
-from rlmm.leader_answers import EpochEnd, EpochQuestion
+from rlmm.leader_answers import EpochQuestion
 from rlmm.log_reader import LogReader
-from rlmm.tail import Tail
-from tests.builders.two_brokers import TOPIC, TwoBrokers
+from tests.builders.two_brokers import TwoBrokers
 from tests.cancelling import ends_at_each_turn
 from tests.rlmm.test_metadata_log import PARTITION, Process
 from tests.rlmm.test_publisher import LONG_MS, RECORD, Rig
+from tests.rlmm.two_broker_tails import TOPIC_PARTITIONS, at_once, settings_of, tail_of
 from tests.waiting import until
-
-TOPIC_PARTITIONS = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
-
-
-async def _nobody(
-    questions: Mapping[TopicPartition, EpochQuestion],
-) -> dict[TopicPartition, EpochEnd]:
-    return {}
-
-
-async def _at_once(_: int) -> None:
-    await asyncio.sleep(0)
-
-
-def _settings(cluster: TwoBrokers) -> ConnectionSettings:
-    return ConnectionSettings(bootstrap_servers=(cluster.bootstrap,), client_id="test")
 
 
 async def test_a_metadata_log_with_barriers_and_its_watch() -> None:
@@ -81,16 +63,7 @@ async def test_a_tail_whose_reader_stops() -> None:
             await stops.wait()
 
         async def life() -> None:
-            await Tail(
-                connect=lambda: Stopping(_settings(cluster)),
-                topic_partitions=TOPIC_PARTITIONS,
-                deliver=lambda _: None,
-                start_over=lambda _: None,
-                epoch_ends=_nobody,
-                now_ms=lambda: 0,
-                sleep_ms=_at_once,
-                remembered={},
-            ).run()
+            await tail_of(lambda: Stopping(settings_of(cluster))).run()
 
         await ends_at_each_turn(life, 24, begun=stops_again)
         await until(lambda: not cluster.open_connections)
@@ -100,7 +73,7 @@ async def test_who_asks_leaders_for_epochs() -> None:
     async with TwoBrokers().running() as cluster:
 
         async def life() -> None:
-            client = EndOffsetClient(_settings(cluster), _at_once)
+            client = EndOffsetClient(settings_of(cluster), at_once)
             try:
                 while True:
                     try:
